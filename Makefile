@@ -1,0 +1,54 @@
+# The two commands a newcomer needs are `make demo` and `make test`; each sets up its own
+# environment in .venv from nothing but Python and a package index.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.PHONY: demo test lint format docs clean help bench-algebra
+.DEFAULT_GOAL := help
+
+help:  ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+	$(PIP) install --upgrade "pip>=24"
+
+$(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
+	$(PIP) install -e ".[plots]"
+	@touch $@
+
+$(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
+	$(PIP) install -e ".[dev]"
+	@touch $@ $(VENV)/.installed-demo
+
+$(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
+	$(PIP) install -e ".[plots,docs]"
+	@touch $@
+
+demo: $(VENV)/.installed-demo  ## See latensor at work
+	$(BIN)/latensor demo
+
+test: $(VENV)/.installed-dev  ## Run all tests, the examples in README and docs included
+	$(BIN)/python -m pytest -n 2 -q
+
+lint: $(VENV)/.installed-dev  ## ruff, ruff format, mypy --strict, import-linter
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: $(VENV)/.installed-dev  ## Rewrite the code in the project's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
+	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
+	@echo "open docs/_build/html/index.html"
+
+bench-algebra: $(VENV)/.installed-dev  ## Dense and sparse mttkrp beside TensorLy and pyttb
+	$(BIN)/python -m benchmarks.algebra
+
+clean:  ## Remove everything that the other commands made
+	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -1,0 +1,72 @@
+"""Latent variable models from moment tensors, and decompositions of any tensor.
+
+Names are loaded on first use, so that `import latensor` stays as cheap as an import of nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0.dev0"
+
+# Each public name and the subpackage that defines it. Subpackages themselves load the same way.
+_HOMES = {
+    "exceptions": (
+        "ConvergenceWarning",
+        "InvalidInputError",
+        "NotIdentifiableError",
+        "RankDeficientError",
+    ),
+    "tensors": (
+        "CPTensor",
+        "Contractible",
+        "KruskalRank",
+        "MomentTensor",
+        "SparseTensor",
+        "SpectralNorm",
+        "TuckerTensor",
+        "asymmetry",
+        "fiber",
+        "fold",
+        "frobenius_norm",
+        "from_frontal_slices",
+        "from_pyttb",
+        "from_tensorly",
+        "frontal_slices",
+        "hadamard",
+        "inner",
+        "khatri_rao",
+        "kronecker",
+        "kruskal_rank",
+        "matrix_slice",
+        "mode_product",
+        "mttkrp",
+        "multilinear",
+        "outer",
+        "read_tns",
+        "spectral_norm",
+        "sweep",
+        "symmetrize",
+        "unfold",
+        "write_tns",
+    ),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = ["__version__", *sorted(_HOME_OF), *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME_OF:
+        value = getattr(import_module(f"{__name__}.{_HOME_OF[name]}"), name)
+    elif name in _HOMES:
+        value = import_module(f"{__name__}.{name}")
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

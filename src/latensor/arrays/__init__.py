@@ -1,0 +1,55 @@
+"""Which array library the caller uses, and what the array standard lacks.
+
+This is the only folder that knows array libraries by name. Everything above asks `resolve` once,
+at the public edge, for the library of its arguments and then works through that namespace.
+"""
+
+from latensor.arrays.checks import (
+    check_finite,
+    check_mode,
+    check_positive_int,
+    require_matrix,
+    require_vector,
+)
+from latensor.arrays.library import (
+    Array,
+    Namespace,
+    as_array,
+    describe,
+    is_array,
+    is_complex,
+    is_numpy,
+    is_traced,
+    library_name,
+    like,
+    machine_epsilon,
+    real_dtype,
+    resolve,
+    to_host,
+)
+from latensor.arrays.randomness import RandomState, generator, standard_normal
+
+__all__ = [
+    "Array",
+    "Namespace",
+    "RandomState",
+    "as_array",
+    "check_finite",
+    "check_mode",
+    "check_positive_int",
+    "describe",
+    "generator",
+    "is_array",
+    "is_complex",
+    "is_numpy",
+    "is_traced",
+    "library_name",
+    "like",
+    "machine_epsilon",
+    "real_dtype",
+    "require_matrix",
+    "require_vector",
+    "resolve",
+    "standard_normal",
+    "to_host",
+]

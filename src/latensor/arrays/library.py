@@ -1,0 +1,235 @@
+"""The array library, dtype and device of the caller's arguments, inferred and never set.
+
+`resolve` is called once at each public edge. It turns what the caller brought (arrays of NumPy,
+PyTorch, JAX or CuPy, nested lists, data frames) into arrays of one library on one device with one
+floating dtype, and refuses a mixture with an error that says which argument came from where.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+import array_api_compat
+import numpy as np
+
+from latensor.exceptions import InvalidInputError
+
+Array: TypeAlias = Any
+Namespace: TypeAlias = Any
+
+_REFUSED = {
+    "float16": "has too few digits for a contraction",
+    "bfloat16": "has too few digits for a contraction",
+    "float128": "has no linear algebra in any array library",
+    "longdouble": "has no linear algebra in any array library",
+    "complex256": "has no linear algebra in any array library",
+    "clongdouble": "has no linear algebra in any array library",
+}
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` is an array of a known library (a list or a data frame is not)."""
+    return bool(array_api_compat.is_array_api_obj(value)) and not _is_foreign(value)
+
+
+def _is_foreign(value: object) -> bool:
+    # PyData sparse and Dask follow the standard in name, but have no dense contraction of ours.
+    return type(value).__module__.split(".")[0] in {"sparse", "dask", "ndonnx", "scipy"}
+
+
+def is_traced(value: Array) -> bool:
+    """Whether `value` stands for numbers not known yet (inside `jax.jit`, `grad` or `vmap`)."""
+    core = sys.modules.get("jax.core")
+    return core is not None and isinstance(value, core.Tracer)
+
+
+def is_numpy(value: object) -> bool:
+    """Whether `value` is a NumPy array."""
+    return isinstance(value, np.ndarray | np.generic)
+
+
+def library_name(value: Array) -> str:
+    """The name of the library that made an array: numpy, torch, jax, cupy."""
+    if is_numpy(value):
+        return "numpy"
+    name = str(array_api_compat.array_namespace(value).__name__)
+    return name.removeprefix("array_api_compat.").split(".")[0]
+
+
+def describe(value: Array) -> str:
+    """An array in a few words for an error message: library, device, dtype and shape."""
+    name = library_name(value)
+    where = "" if name == "numpy" else f" on {array_api_compat.device(value)}"
+    dtype = str(value.dtype).removeprefix(f"{name}.")
+    return f"{name}{where}, {dtype}, shape {tuple(value.shape)}"
+
+
+def as_array(value: object, name: str) -> Array:
+    """One argument as an array of its own library; lists and frames become NumPy arrays.
+
+    Parameters
+    ----------
+    value : array of any library, nested lists, or an object with `__array__` (a data frame)
+    name : str, what error messages call the argument
+    """
+    if is_array(value):
+        return value
+    if isinstance(value, np.generic):
+        return np.asarray(value)
+    if _is_foreign(value):
+        kind = f"{type(value).__module__.split('.')[0]}.{type(value).__name__}"
+        raise InvalidInputError(
+            f"{name} is a {kind}: a dense array is needed here; "
+            "wrap sparse data with lt.SparseTensor.from_scipy or lt.SparseTensor.from_coo"
+        )
+    if value is None or isinstance(value, str | bytes | dict | set):
+        raise InvalidInputError(f"{name} must be an array, not {type(value).__name__}")
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
+    if array.dtype == object:
+        raise InvalidInputError(
+            f"{name} is a {type(value).__name__} of Python objects, not of numbers: "
+            "give rows of equal length and numeric entries"
+        )
+    return array
+
+
+def _as_floating(array: Array, name: str, xp: Namespace) -> Array:
+    """`array` in a floating dtype; integers and booleans become the library's default float."""
+    dtype = array.dtype
+    spelled = str(dtype).removeprefix("torch.")
+    if spelled in _REFUSED:
+        raise InvalidInputError(
+            f"{name} has dtype {spelled}, which {_REFUSED[spelled]}: "
+            "convert it to float32, float64, complex64 or complex128"
+        )
+    if is_numpy(array) and dtype.kind not in "biufc":
+        raise InvalidInputError(
+            f"{name} has dtype {spelled}, not numbers: "
+            "convert it to float32, float64, complex64 or complex128"
+        )
+    if xp.isdtype(dtype, ("real floating", "complex floating")):
+        return array
+    return xp.astype(array, xp.zeros(()).dtype)
+
+
+def resolve(**arguments: object) -> tuple[Namespace, dict[str, Array]]:
+    """The one library of all arguments, and the arguments as floating arrays of it.
+
+    Parameters
+    ----------
+    **arguments : the caller's arrays under the names that the caller knows. A list or tuple of
+        arrays stands for several arguments (`factors[0]`, `factors[1]`, ...); None passes through.
+
+    Returns
+    -------
+    xp : the array namespace
+    arrays : dict with the keys of `arguments`, of one library, device and precision. Where dtypes
+        differ they are promoted (float32 with float64 gives float64).
+
+    Raises
+    ------
+    InvalidInputError, for objects that are not numbers, or a mixture of libraries or devices.
+    """
+    flat: dict[str, Array] = {}
+    for name, value in arguments.items():
+        if isinstance(value, list | tuple) and any(is_array(item) for item in value):
+            flat.update(
+                {
+                    f"{name}[{i}]": as_array(item, f"{name}[{i}]")
+                    for i, item in enumerate(value)
+                    if item is not None
+                }
+            )
+        elif value is not None:
+            flat[name] = as_array(value, name)
+    if not flat:
+        raise InvalidInputError(f"no array given: {', '.join(arguments)} must hold at least one")
+    _refuse_mixture(flat)
+    xp: Namespace = array_api_compat.array_namespace(next(iter(flat.values())))
+    flat = {name: _as_floating(array, name, xp) for name, array in flat.items()}
+    flat = _promote(flat, xp)
+    arrays: dict[str, Array] = {}
+    for name, value in arguments.items():
+        if isinstance(value, list | tuple) and name not in flat:
+            arrays[name] = [flat.get(f"{name}[{i}]") for i in range(len(value))]
+        else:
+            arrays[name] = flat.get(name)
+    return xp, arrays
+
+
+def _refuse_mixture(flat: dict[str, Array]) -> None:
+    first_name, first = next(iter(flat.items()))
+    library = library_name(first)
+    device = array_api_compat.device(first)
+    for name, array in flat.items():
+        if library_name(array) != library:
+            listing = "; ".join(f"{key}: {describe(value)}" for key, value in flat.items())
+            raise InvalidInputError(
+                f"{first_name} is a {library} array but {name} is a {library_name(array)} array "
+                f"({listing}): give all arguments in one library"
+            )
+        if not is_traced(array) and not is_traced(first) and array_api_compat.device(array) != device:
+            raise InvalidInputError(
+                f"{first_name} is on {device} but {name} is on {array_api_compat.device(array)}: "
+                "move all arguments to one device"
+            )
+
+
+def _promote(flat: dict[str, Array], xp: Namespace) -> dict[str, Array]:
+    dtypes = [array.dtype for array in flat.values()]
+    if all(dtype == dtypes[0] for dtype in dtypes):
+        return flat
+    common = xp.result_type(*dtypes)
+    return {
+        name: array if array.dtype == common else xp.astype(array, common)
+        for name, array in flat.items()
+    }
+
+
+def is_complex(array: Array) -> bool:
+    """Whether an array has a complex dtype."""
+    return bool(array_api_compat.array_namespace(array).isdtype(array.dtype, "complex floating"))
+
+
+def real_dtype(array: Array) -> Any:
+    """The dtype of the absolute value of an array's entries."""
+    xp = array_api_compat.array_namespace(array)
+    if not is_complex(array):
+        return array.dtype
+    return xp.float32 if array.dtype == xp.complex64 else xp.float64
+
+
+def machine_epsilon(array: Array) -> float:
+    """The relative spacing of the numbers in an array, from which tolerances derive."""
+    xp = array_api_compat.array_namespace(array)
+    return float(xp.finfo(real_dtype(array)).eps)
+
+
+def to_host(array: Array) -> Any:
+    """A NumPy copy or view of an array of any library, detached from any gradient."""
+    if is_numpy(array):
+        return np.asarray(array)
+    if library_name(array) == "torch":
+        return array.detach().cpu().numpy()
+    if library_name(array) == "cupy":
+        return array.get()
+    return np.asarray(array)
+
+
+def like(values: Any, reference: Array) -> Array:
+    """Host `values` as an array of the library, device and precision of `reference`.
+
+    A complex array stays complex where `reference` is real, with its precision.
+    """
+    xp = array_api_compat.array_namespace(reference)
+    host = np.asarray(values)
+    if host.dtype.kind == "c" and not is_complex(reference):
+        wide = xp.complex64 if reference.dtype == xp.float32 else xp.complex128
+        return xp.asarray(host, dtype=wide, device=array_api_compat.device(reference))
+    if host.dtype.kind in "iub":
+        return xp.asarray(host, device=array_api_compat.device(reference))
+    return xp.asarray(host, dtype=reference.dtype, device=array_api_compat.device(reference))
