@@ -1,4 +1,4 @@
-"""Checks that the public functions share; each error names the argument, what it was and what to do.
+"""Checks that the public functions share; errors name the argument, what it was and what to do.
 
 Checks read shapes. Whether the numbers are finite is asked of results, not of inputs: a NaN or an
 infinity that enters a contraction always leaves it, so the small result tells for the large

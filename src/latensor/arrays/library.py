@@ -172,7 +172,11 @@ def _refuse_mixture(flat: dict[str, Array]) -> None:
                 f"{first_name} is a {library} array but {name} is a {library_name(array)} array "
                 f"({listing}): give all arguments in one library"
             )
-        if not is_traced(array) and not is_traced(first) and array_api_compat.device(array) != device:
+        if (
+            not is_traced(array)
+            and not is_traced(first)
+            and array_api_compat.device(array) != device
+        ):
             raise InvalidInputError(
                 f"{first_name} is on {device} but {name} is on {array_api_compat.device(array)}: "
                 "move all arguments to one device"

@@ -1,0 +1,73 @@
+"""What a tensor is: dense, sparse, CP, Tucker and implicit; contractions and norms."""
+
+from latensor.tensors.algebra import (
+    asymmetry,
+    fiber,
+    fold,
+    from_frontal_slices,
+    frontal_slices,
+    hadamard,
+    inner,
+    khatri_rao,
+    kronecker,
+    matrix_slice,
+    mode_product,
+    mttkrp,
+    multilinear,
+    outer,
+    sweep,
+    symmetrize,
+    unfold,
+)
+from latensor.tensors.contractible import Contractible, DirectSweep, Sweep
+from latensor.tensors.conversion import as_contractible, is_contractible, require_dense
+from latensor.tensors.cp import CPTensor
+from latensor.tensors.dense import DenseTensor
+from latensor.tensors.interoperability import from_pyttb, from_tensorly
+from latensor.tensors.kruskal import KruskalRank, kruskal_rank
+from latensor.tensors.moment import MomentTensor
+from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
+from latensor.tensors.tucker import TuckerTensor
+
+# from latensor.tensors.sparse import SparseTensor
+# from latensor.tensors.tns import read_tns, write_tns
+
+__all__ = [
+    "CPTensor",
+    "Contractible",
+    "DenseTensor",
+    "DirectSweep",
+    "KruskalRank",
+    "MomentTensor",
+    "SparseTensor",
+    "SpectralNorm",
+    "Sweep",
+    "TuckerTensor",
+    "as_contractible",
+    "asymmetry",
+    "fiber",
+    "fold",
+    "frobenius_norm",
+    "from_frontal_slices",
+    "from_pyttb",
+    "from_tensorly",
+    "frontal_slices",
+    "hadamard",
+    "inner",
+    "is_contractible",
+    "khatri_rao",
+    "kronecker",
+    "kruskal_rank",
+    "matrix_slice",
+    "mode_product",
+    "mttkrp",
+    "multilinear",
+    "outer",
+    "read_tns",
+    "require_dense",
+    "spectral_norm",
+    "sweep",
+    "symmetrize",
+    "unfold",
+    "write_tns",
+]

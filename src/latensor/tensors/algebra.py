@@ -1,0 +1,404 @@
+"""The tensor operations of the monograph's section 3.2, for every kind of tensor.
+
+Functions that contract take dense arrays and all latensor tensors; functions that rearrange
+entries take dense arrays of any library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from latensor.arrays import (
+    Array,
+    Namespace,
+    check_finite,
+    check_mode,
+    describe,
+    is_complex,
+    require_matrix,
+    resolve,
+)
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Sweep
+from latensor.tensors.conversion import as_contractible, require_dense
+from latensor.tensors.dense import DenseTensor
+from latensor.tensors.factored import FactoredTensor
+from latensor.tensors.tucker import TuckerTensor
+
+Order = Literal["C", "F"]
+
+
+def _unfolding_axes(mode: int, n_modes: int, order: str) -> tuple[int, ...]:
+    """The mode that becomes the rows, then the others from slowest to fastest."""
+    if order not in ("C", "F"):
+        raise InvalidInputError(f"order={order!r} must be 'C' (the monograph's) or 'F' (Kolda's)")
+    others = [m for m in range(n_modes) if m != mode]
+    return (mode, *(others if order == "C" else reversed(others)))
+
+
+def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
+    """A tensor as a matrix whose columns are its mode-`mode` fibres (monograph, equation 3.1).
+
+    Parameters
+    ----------
+    tensor : dense array of order 1 or more
+    mode : int, counted from 0
+    order : "C", the last of the other modes varies fastest along the columns, as in the monograph
+        and TensorLy; "F", the first does, as in Kolda's papers, pyttb and the Tensor Toolbox
+
+    Returns
+    -------
+    (d_mode, product of the other dimensions) array; a view where the layout allows
+    """
+    dense = require_dense(tensor, "tensor", "unfolding")
+    mode = check_mode(mode, dense.array.ndim)
+    xp = dense.namespace
+    axes = _unfolding_axes(mode, dense.array.ndim, order)
+    return xp.reshape(xp.permute_dims(dense.array, axes), (dense.shape[mode], -1))
+
+
+def fold(matrix: Array, mode: int, shape: Sequence[int], order: Order = "C") -> Array:
+    """The tensor of `shape` whose unfolding along `mode` is `matrix`; the inverse of `unfold`."""
+    xp, arrays = resolve(matrix=matrix)
+    matrix = arrays["matrix"]
+    require_matrix(matrix, "matrix")
+    dimensions = tuple(int(d) for d in shape)
+    mode = check_mode(mode, len(dimensions))
+    if tuple(matrix.shape) != (dimensions[mode], math.prod(dimensions) // max(1, dimensions[mode])):
+        raise InvalidInputError(
+            f"matrix of shape {tuple(matrix.shape)} is not the mode-{mode} unfolding of a tensor "
+            f"of shape {dimensions}, which has shape "
+            f"({dimensions[mode]}, {math.prod(dimensions) // max(1, dimensions[mode])})"
+        )
+    axes = _unfolding_axes(mode, len(dimensions), order)
+    folded = xp.reshape(matrix, tuple(dimensions[m] for m in axes))
+    return xp.permute_dims(folded, tuple(axes.index(m) for m in range(len(axes))))
+
+
+def from_frontal_slices(*slices: Array) -> Array:
+    """Stack matrices T(:, :, 0), T(:, :, 1), ... along a new last mode.
+
+    Takes the matrices one by one, or one sequence of them.
+    """
+    xp, matrices = _resolve_sequence(slices, "slices")
+    for i, matrix in enumerate(matrices):
+        require_matrix(matrix, f"slices[{i}]")
+    _require_one_shape(matrices, "slices")
+    return xp.stack(matrices, axis=-1)
+
+
+def frontal_slices(tensor: Array) -> list[Array]:
+    """The matrices T(:, :, 0), T(:, :, 1), ... of a third-order tensor."""
+    dense = require_dense(tensor, "tensor", "slicing")
+    if dense.array.ndim != 3:
+        raise InvalidInputError(f"tensor must have order 3, got {describe(dense.array)}")
+    return [dense.array[:, :, i] for i in range(dense.shape[2])]
+
+
+def fiber(tensor: Array, mode: int, at: Sequence[int]) -> Array:
+    """The vector of a tensor's entries along one mode, all other indices fixed.
+
+    Parameters
+    ----------
+    tensor : dense array
+    mode : int, the mode that runs
+    at : the indices of the other modes, in order
+    """
+    return _cut(tensor, (mode,), at)
+
+
+def matrix_slice(tensor: Array, modes: tuple[int, int], at: Sequence[int]) -> Array:
+    """The matrix of a tensor's entries along two modes, all other indices fixed.
+
+    Parameters
+    ----------
+    tensor : dense array of order 2 or more
+    modes : the modes that run, rows first: (0, 1) with at=(l,) is the frontal slice T(:, :, l)
+    at : the indices of the other modes, in order
+    """
+    if len(modes) != 2:
+        raise InvalidInputError(f"modes={modes!r} must name two modes")
+    return _cut(tensor, modes, at)
+
+
+def _cut(tensor: Array, modes: tuple[int, ...], at: Sequence[int]) -> Array:
+    dense = require_dense(tensor, "tensor", "slicing")
+    n_modes = dense.array.ndim
+    running = tuple(check_mode(mode, n_modes) for mode in modes)
+    if len(set(running)) != len(running):
+        raise InvalidInputError(f"modes={modes!r} names one mode twice")
+    fixed = [m for m in range(n_modes) if m not in running]
+    if len(at) != len(fixed):
+        raise InvalidInputError(
+            f"at={tuple(at)!r} must hold {len(fixed)} indices, one for each of the modes {fixed}"
+        )
+    index: list[Any] = [slice(None)] * n_modes
+    for m, i in zip(fixed, at, strict=True):
+        index[m] = check_mode(i, dense.shape[m], f"index of mode {m}")
+    piece = dense.array[tuple(index)]
+    return (
+        piece if running == tuple(sorted(running)) else dense.namespace.permute_dims(piece, (1, 0))
+    )
+
+
+def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
+    """Multiply every mode-`mode` fibre by a (rows, d) matrix, or sum it against a (d,) vector.
+
+    This is Kolda's and TensorLy's convention: the matrix acts from the left. The multilinear form
+    T(A, B, C) acts with the transpose, see `multilinear`.
+    """
+    contractible = as_contractible(tensor)
+    mode = check_mode(mode, len(contractible.shape))
+    _, arrays = resolve(tensor=contractible.reference, matrix=matrix)
+    operand = arrays["matrix"]
+    if operand.ndim not in (1, 2) or operand.shape[-1] != contractible.shape[mode]:
+        raise InvalidInputError(
+            f"matrix must have {contractible.shape[mode]} columns (or be a vector of that length), "
+            f"as mode {mode} of the tensor, got {describe(operand)}"
+        )
+    operand = operand.T if operand.ndim == 2 else operand
+    operands: list[Array | None] = [None] * len(contractible.shape)
+    operands[mode] = operand
+    return contractible.contract(*operands)
+
+
+def multilinear(tensor: Any, *operands: Array | None) -> Array:
+    """The multilinear form T(A, B, C) (monograph, equation 3.2).
+
+    T(A, B, C)[j1, j2, j3] = sum over i of T[i1, i2, i3] A[i1, j1] B[i2, j2] C[i3, j3].
+
+    Parameters
+    ----------
+    tensor : dense array or latensor tensor
+    *operands : one per mode: a (d, k) matrix, a (d,) vector, which sums the mode away, or None for
+        the identity, which keeps it
+
+    Returns
+    -------
+    array with one mode per matrix and None, or a scalar where all operands are vectors
+
+    Examples
+    --------
+    >>> import numpy as np, latensor as lt
+    >>> T = lt.outer(np.array([1.0, 2.0]), np.array([3.0, 4.0]), np.array([5.0, 6.0]))
+    >>> lt.multilinear(T, None, np.array([1.0, 0.0]), np.array([0.0, 1.0]))
+    array([18., 36.])
+    """
+    return as_contractible(tensor).contract(*operands)
+
+
+def outer(*tensors: Array) -> Array:
+    """The outer product of vectors, matrices or tensors: one entry per choice of entries.
+
+    Takes the arrays one by one, or one sequence of them.
+    """
+    xp, items = _resolve_sequence(tensors, "tensors")
+    result = items[0]
+    for item in items[1:]:
+        shape = (*result.shape, *item.shape)
+        result = xp.reshape(xp.reshape(result, (-1, 1)) * xp.reshape(item, (1, -1)), shape)
+    return check_finite(result, tensors=items)
+
+
+def inner(a: Any, b: Any) -> Any:
+    """The inner product of two tensors of one shape: sum of conj(a) b over all entries.
+
+    Any kinds may be paired; nothing is densified: a CP, Tucker or moment tensor is contracted
+    with the other, sparse tensors meet where both have entries.
+    """
+    left, right = as_contractible(a, "a"), as_contractible(b, "b")
+    if left.shape != right.shape:
+        raise InvalidInputError(
+            f"a has shape {left.shape} but b has shape {right.shape}: they must agree"
+        )
+    xp, _ = resolve(a=left.reference, b=right.reference)
+    if isinstance(left, DenseTensor) and isinstance(right, DenseTensor):
+        _, both = resolve(a=left.array, b=right.array)
+        product = xp.sum(_conjugate(xp, both["a"]) * both["b"])
+        return check_finite(product, a=left.array, b=right.array)
+    # One side is contracted with the terms of the other; what has fewer terms is taken apart.
+    if isinstance(left, FactoredTensor) and isinstance(right, FactoredTensor):
+        if left.n_terms <= right.n_terms:
+            return _inner_with_terms(xp, left, right)
+        return _conjugate(xp, _inner_with_terms(xp, right, left))
+    if isinstance(left, FactoredTensor):
+        return _inner_with_terms(xp, left, right)
+    if isinstance(right, FactoredTensor):
+        return _conjugate(xp, _inner_with_terms(xp, right, left))
+    if isinstance(left, TuckerTensor):
+        return _inner_with_core(xp, left, right)
+    if isinstance(right, TuckerTensor):
+        return _conjugate(xp, _inner_with_core(xp, right, left))
+    if not isinstance(left, DenseTensor):
+        return left.inner(right.array if isinstance(right, DenseTensor) else right)  # type: ignore[attr-defined]
+    return _conjugate(xp, right.inner(left.array))  # type: ignore[attr-defined]
+
+
+def _conjugate(xp: Namespace, array: Array) -> Array:
+    return xp.conj(array) if is_complex(array) else array
+
+
+def _inner_with_terms(xp: Namespace, terms: FactoredTensor, other: Any) -> Any:
+    """<terms, other> by the mttkrp of `other` with the vectors of the terms, in blocks of them."""
+    total: Any = 0.0
+    for block in terms._blocks(sum(terms.shape)):
+        factors = [xp.permute_dims(terms._load(m, None, block), (1, 0)) for m in range(terms.order)]
+        image = other.mttkrp(factors, 0)
+        per_term = xp.sum(_conjugate(xp, factors[0]) * image, axis=0)
+        total = total + xp.sum(_conjugate(xp, terms._weights(block)) * per_term)
+    return total
+
+
+def _inner_with_core(xp: Namespace, tucker: TuckerTensor, other: Any) -> Any:
+    """<tucker, other> on the core: <S, other(conj A, conj B, conj C)>."""
+    operands = [None if f is None else _conjugate(xp, f) for f in tucker.factors]
+    return xp.sum(_conjugate(xp, tucker.core) * other.contract(*operands))
+
+
+def kronecker(*matrices: Array) -> Array:
+    """The Kronecker product of matrices, taken one by one or as one sequence."""
+    xp, items = _resolve_sequence(matrices, "matrices")
+    for i, matrix in enumerate(items):
+        require_matrix(matrix, f"matrices[{i}]")
+    result = items[0]
+    for matrix in items[1:]:
+        product = result[:, None, :, None] * matrix[None, :, None, :]
+        shape = (result.shape[0] * matrix.shape[0], result.shape[1] * matrix.shape[1])
+        result = xp.reshape(product, shape)
+    return check_finite(result, matrices=items)
+
+
+def khatri_rao(*matrices: Array) -> Array:
+    """The column-wise Kronecker product of matrices with equal numbers of columns (equation 3.13).
+
+    Takes the matrices one by one, or one sequence of them; the rows of the last vary fastest, so
+    that `unfold(T, 0) = A @ khatri_rao([B, C]).T` for a CP tensor with factors A, B, C.
+    """
+    xp, items = _resolve_sequence(matrices, "matrices")
+    for i, matrix in enumerate(items):
+        require_matrix(matrix, f"matrices[{i}]")
+        if matrix.shape[1] != items[0].shape[1]:
+            raise InvalidInputError(
+                f"matrices[{i}] has {matrix.shape[1]} columns, "
+                f"but matrices[0] has {items[0].shape[1]}"
+            )
+    result = items[0]
+    for matrix in items[1:]:
+        result = xp.reshape(result[:, None, :] * matrix[None, :, :], (-1, result.shape[1]))
+    return check_finite(result, matrices=items)
+
+
+def hadamard(*tensors: Array) -> Array:
+    """The entrywise product of arrays of one shape (equation 3.14), one by one or as a sequence."""
+    _, items = _resolve_sequence(tensors, "tensors")
+    _require_one_shape(items, "tensors")
+    result = items[0]
+    for item in items[1:]:
+        result = result * item
+    return check_finite(result, tensors=items)
+
+
+def mttkrp(tensor: Any, factors: Sequence[Array], mode: int) -> Array:
+    """Unfolding times the Khatri-Rao product of all other factors, the step of every CP fit.
+
+    Equal to `unfold(tensor, mode) @ conj(khatri_rao(factors without that of mode))`, computed
+    without an unfolding, and without a Khatri-Rao product larger than the tensor. To visit all
+    modes in turn, `sweep` shares work between them.
+
+    Parameters
+    ----------
+    tensor : dense array or latensor tensor
+    factors : one (d, rank) matrix per mode; that of `mode` is not read and may be None
+    mode : int
+
+    Returns
+    -------
+    (d_mode, rank) array
+    """
+    return as_contractible(tensor).mttkrp(factors, mode)
+
+
+def sweep(tensor: Any, factors: Sequence[Array]) -> Sweep:
+    """The mttkrps of all modes while factors are replaced, with shared work between the modes.
+
+    Examples
+    --------
+    >>> import numpy as np, latensor as lt
+    >>> T = np.arange(24.0).reshape(2, 3, 4)
+    >>> factors = [np.ones((d, 2)) for d in T.shape]
+    >>> run = lt.sweep(T, factors)
+    >>> for mode in range(3):
+    ...     run.replace(mode, run.mttkrp(mode) / 100)
+    >>> run.mttkrp(0).shape
+    (2, 2)
+    """
+    return as_contractible(tensor).sweep(factors)
+
+
+def symmetrize(tensor: Array) -> Array:
+    """The average of a tensor over all permutations of its modes.
+
+    Costs p(p+1)/2 transpositions for order p rather than p!: a tensor symmetric in its first m
+    modes becomes symmetric in m + 1 by averaging over the swaps of the last of them.
+    """
+    dense = require_dense(tensor, "tensor", "symmetrizing")
+    _require_cubic(dense)
+    xp, result = dense.namespace, dense.array
+    for last in range(1, result.ndim):
+        total = result
+        for m in range(last):
+            axes = list(range(result.ndim))
+            axes[m], axes[last] = last, m
+            total = total + xp.permute_dims(result, tuple(axes))
+        result = total / (last + 1)
+    return result
+
+
+def asymmetry(tensor: Array) -> float:
+    """How far a tensor is from symmetric: the largest relative change by swapping two modes.
+
+    Swaps of neighbouring modes generate all permutations, so that zero means symmetric. A tensor
+    whose modes differ in dimension cannot be symmetric and gets infinity.
+    """
+    dense = require_dense(tensor, "tensor", "measuring asymmetry")
+    if len(set(dense.shape)) > 1:
+        return math.inf
+    xp, array = dense.namespace, dense.array
+    scale = float(dense.norm())
+    worst = 0.0
+    for m in range(array.ndim - 1):
+        axes = list(range(array.ndim))
+        axes[m], axes[m + 1] = m + 1, m
+        change = array - xp.permute_dims(array, tuple(axes))
+        worst = max(worst, float(xp.linalg.vector_norm(xp.reshape(change, (-1,)))))
+    return worst / scale if scale > 0 else 0.0
+
+
+def _require_cubic(dense: DenseTensor) -> None:
+    if len(set(dense.shape)) > 1:
+        raise InvalidInputError(
+            f"tensor of shape {dense.shape} cannot be symmetric: all modes must have one dimension"
+        )
+
+
+def _resolve_sequence(items: tuple[Any, ...], name: str) -> tuple[Namespace, list[Array]]:
+    """Arguments given one by one, or as one sequence, as arrays of one library."""
+    if len(items) == 1 and isinstance(items[0], list | tuple):
+        items = tuple(items[0])
+    if not items:
+        raise InvalidInputError(f"{name} is empty: give at least one array")
+    if any(item is None for item in items):
+        raise InvalidInputError(f"{name} holds None: every item must be an array")
+    xp, arrays = resolve(**{f"{name}[{i}]": item for i, item in enumerate(items)})
+    return xp, list(arrays.values())
+
+
+def _require_one_shape(items: Sequence[Array], name: str) -> None:
+    for i, item in enumerate(items):
+        if item.shape != items[0].shape:
+            raise InvalidInputError(
+                f"{name}[{i}] has shape {tuple(item.shape)}, "
+                f"but {name}[0] has {tuple(items[0].shape)}"
+            )

@@ -1,0 +1,57 @@
+"""What the caller brought, as a tensor that algorithms can contract."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import scipy.sparse
+
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Contractible
+from latensor.tensors.dense import DenseTensor
+
+
+def as_contractible(tensor: Any, name: str = "tensor") -> Contractible:
+    """A tensor of any kind in the dress of `Contractible`.
+
+    Parameters
+    ----------
+    tensor : dense array of any library, nested lists, SciPy or PyData sparse array, TensorLy or
+        pyttb object, or a latensor tensor (returned as it is)
+    name : str, what error messages call it
+    """
+    if is_contractible(tensor):
+        return tensor  # type: ignore[no-any-return]
+    if scipy.sparse.issparse(tensor):
+        from latensor.tensors.sparse import SparseTensor
+
+        return SparseTensor.from_scipy(tensor)
+    origin = type(tensor).__module__.split(".")[0]
+    if origin == "sparse" and "sparse" in sys.modules:
+        from latensor.tensors.sparse import SparseTensor
+
+        return SparseTensor.from_coo(tensor)
+    if origin in {"tensorly", "pyttb"}:
+        from latensor.tensors.interoperability import from_pyttb, from_tensorly
+
+        converted = from_tensorly(tensor) if origin == "tensorly" else from_pyttb(tensor)
+        return as_contractible(converted, name)
+    return DenseTensor(tensor, name)
+
+
+def is_contractible(tensor: object) -> bool:
+    """Whether an object already is a latensor tensor (duck-typed: contract, mttkrp and norm)."""
+    return all(hasattr(tensor, method) for method in ("contract", "mttkrp", "norm", "sweep"))
+
+
+def require_dense(tensor: Any, name: str, purpose: str) -> DenseTensor:
+    """A dense tensor, for functions that rearrange entries and have no factored or sparse form."""
+    if isinstance(tensor, DenseTensor):
+        return tensor
+    if is_contractible(tensor):
+        raise InvalidInputError(
+            f"{name} is a {type(tensor).__name__}, and {purpose} needs a dense array: "
+            f"call {name}.to_dense() first if its size {tensor.shape} allows"
+        )
+    return DenseTensor(tensor, name)

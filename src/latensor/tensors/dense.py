@@ -1,0 +1,215 @@
+"""Dense tensors: contraction as reshape and matmul, on any array library.
+
+Inside this file the rank stands first: factors are held as (rank, dimension), Khatri-Rao products
+as (rank, rows). Sums over a mode are then contiguous and every step is a BLAS product.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from latensor.arrays import (
+    Array,
+    Namespace,
+    check_finite,
+    describe,
+    is_complex,
+    resolve,
+)
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Sweep
+from latensor.tensors.operands import check_factors, check_operands
+
+# Below this many trailing entries a batched product is slower than one product after a copy.
+_SHORT_TAIL = 8
+
+
+class DenseTensor:
+    """A dense array in the dress of `Contractible`, without a copy of its entries.
+
+    Parameters
+    ----------
+    array : array of any library, of order 1 or more, with no empty mode
+    name : str, what error messages call it
+    """
+
+    def __init__(self, array: object, name: str = "tensor") -> None:
+        xp, arrays = resolve(**{name: array})
+        self.array: Array = arrays[name]
+        self.namespace: Namespace = xp
+        self._name = name
+        if self.array.ndim == 0:
+            raise InvalidInputError(f"{name} is a single number: a tensor needs at least one mode")
+        if 0 in self.array.shape:
+            raise InvalidInputError(f"{name} is empty: {describe(self.array)}")
+
+    def __repr__(self) -> str:
+        return f"DenseTensor({describe(self.array)})"
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimension of every mode."""
+        return tuple(int(d) for d in self.array.shape)
+
+    @property
+    def reference(self) -> Array:
+        """The array itself: its library, device and dtype are the tensor's."""
+        return self.array
+
+    @cached_property
+    def _flat(self) -> Array:
+        # One copy at most, for arrays not in row-major order; every reshape of it is a view.
+        return self.namespace.reshape(self.array, (-1,))
+
+    def contract(self, *operands: Array | None) -> Array:
+        """The multilinear form T(A, B, C); see `Contractible.contract`."""
+        given = check_operands(operands, self.shape, self.array)
+        result = contract_modes(self.namespace, self.array, given)
+        return check_finite(result, **{self._name: self.array, "operands": given})
+
+    def mttkrp(self, factors: Sequence[Array], mode: int) -> Array:
+        """Unfolding times Khatri-Rao product; see `Contractible.mttkrp`."""
+        mode, given = check_factors(factors, self.shape, mode, self.array)
+        xp = self.namespace
+        rows = [None if f is None else transposed(xp, f) for f in given]
+        left, right = math.prod(self.shape[:mode]), math.prod(self.shape[mode + 1 :])
+        if left > right:  # sum the longer side first: what remains for the second step is shorter
+            part = contract_front(xp, self._flat, left, rows[:mode])
+            part = sum_back(xp, part, self.shape[mode], rows[mode + 1 :])
+        else:
+            part = contract_back(xp, self._flat, right, rows[mode + 1 :], rows)
+            part = sum_front(xp, part, self.shape[mode], rows[:mode])
+        result = xp.permute_dims(part, (1, 0))
+        return check_finite(result, **{self._name: self.array, "factors": given})
+
+    def norm(self) -> Any:
+        """The Frobenius norm."""
+        result = frobenius(self.namespace, self.array)
+        return check_finite(result, **{self._name: self.array})
+
+    def sweep(self, factors: Sequence[Array]) -> Sweep:
+        """Mttkrps by a dimension tree: two contractions of the tensor for all modes."""
+        from latensor.tensors.dimension_tree import DimensionTree
+
+        _, given = check_factors(factors, self.shape, None, self.array)
+        return DimensionTree(self.namespace, self._flat, self.shape, given)
+
+
+def frobenius(xp: Namespace, array: Array) -> Any:
+    """The Frobenius norm of a dense array."""
+    return xp.linalg.vector_norm(xp.reshape(array, (-1,)))
+
+
+def transposed(xp: Namespace, factor: Array) -> Array:
+    """A (d, rank) factor as (rank, d), conjugated as a least-squares contraction needs it."""
+    rows = xp.permute_dims(factor, (1, 0))
+    return xp.conj(rows) if is_complex(factor) else rows
+
+
+def khatri_rao_rows(xp: Namespace, rows: Sequence[Array]) -> Array:
+    """Khatri-Rao product of factors held as (rank, d): (rank, product of d)."""
+    product = rows[0]
+    for factor in rows[1:]:
+        rank = product.shape[0]
+        product = xp.reshape(product[:, :, None] * factor[:, None, :], (rank, -1))
+    return product
+
+
+def _rank_of(rows: Sequence[Array | None]) -> int:
+    return next(int(row.shape[0]) for row in rows if row is not None)
+
+
+def _by_rank_blocks(xp: Namespace, rows: Sequence[Array], block: int, product: Any) -> Array:
+    """`product` of the Khatri-Rao product of `rows`, formed for at most `block` columns at once."""
+    rank = _rank_of(rows)
+    if rank <= block or len(rows) == 1:
+        return product(khatri_rao_rows(xp, rows))
+    parts = [
+        product(khatri_rao_rows(xp, [row[start : start + block, :] for row in rows]))
+        for start in range(0, rank, block)
+    ]
+    return xp.concat(parts, axis=0)
+
+
+def contract_back(
+    xp: Namespace, flat: Array, size: int, rows: Sequence[Array], all_rows: Sequence[Array | None]
+) -> Array:
+    """Sum the trailing modes, of `size` entries, of a flat tensor against factors: (rank, rest).
+
+    The Khatri-Rao product is formed for at most as many columns as there are leading entries,
+    which keeps it no larger than the tensor.
+    """
+    matrix = xp.reshape(flat, (-1, size))
+    if not rows:
+        return xp.broadcast_to(xp.permute_dims(matrix, (1, 0)), (_rank_of(all_rows), flat.shape[0]))
+    turned = xp.permute_dims(matrix, (1, 0))
+    return _by_rank_blocks(xp, rows, int(matrix.shape[0]), lambda kr: xp.matmul(kr, turned))
+
+
+def contract_front(xp: Namespace, flat: Array, size: int, rows: Sequence[Array]) -> Array:
+    """Sum the leading modes, of `size` entries, of a flat tensor against factors: (rank, rest)."""
+    matrix = xp.reshape(flat, (size, -1))
+    return _by_rank_blocks(xp, rows, int(matrix.shape[1]), lambda kr: xp.matmul(kr, matrix))
+
+
+def sum_front(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> Array:
+    """Sum the leading modes of a (rank, front * keep) part against factors: (rank, keep)."""
+    if not rows:
+        return part
+    rank = part.shape[0]
+    kr = khatri_rao_rows(xp, rows)
+    cube = xp.reshape(part, (rank, -1, keep))
+    return xp.reshape(xp.matmul(kr[:, None, :], cube), (rank, keep))
+
+
+def sum_back(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> Array:
+    """Sum the trailing modes of a (rank, keep * back) part against factors: (rank, keep)."""
+    if not rows:
+        return part
+    rank = part.shape[0]
+    kr = khatri_rao_rows(xp, rows)
+    cube = xp.reshape(part, (rank, keep, -1))
+    return xp.reshape(xp.matmul(cube, kr[:, :, None]), (rank, keep))
+
+
+def contract_mode(xp: Namespace, array: Array, operand: Array, axis: int) -> Array:
+    """Sum one axis of an array against a (d, k) matrix, which takes its place, or a (d,) vector."""
+    shape = tuple(array.shape)
+    left, d, right = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
+    kept = () if operand.ndim == 1 else (int(operand.shape[1]),)
+    new_shape = (*shape[:axis], *kept, *shape[axis + 1 :])
+    if right == 1:
+        result = xp.matmul(xp.reshape(array, (left, d)), operand)
+    elif operand.ndim == 1:
+        result = xp.matmul(operand[None, :], xp.reshape(array, (left, d, right)))
+    elif left == 1:
+        result = xp.matmul(xp.permute_dims(operand, (1, 0)), xp.reshape(array, (d, right)))
+    elif right < _SHORT_TAIL:
+        turned = xp.permute_dims(xp.reshape(array, (left, d, right)), (0, 2, 1))
+        product = xp.matmul(xp.reshape(turned, (left * right, d)), operand)
+        result = xp.permute_dims(xp.reshape(product, (left, right, kept[0])), (0, 2, 1))
+    else:
+        turned = xp.permute_dims(operand, (1, 0))
+        result = xp.matmul(turned, xp.reshape(array, (left, d, right)))
+    return xp.reshape(result, new_shape)
+
+
+def contract_modes(xp: Namespace, array: Array, operands: Sequence[Array | None]) -> Array:
+    """T(A, B, C) of a dense array, the mode that shrinks most first."""
+
+    def growth(mode: int) -> float:
+        operand = operands[mode]
+        assert operand is not None
+        return 0.0 if operand.ndim == 1 else operand.shape[1] / operand.shape[0]
+
+    axes = list(range(array.ndim))  # where each mode stands now; summed modes leave the list
+    for mode in sorted((m for m, o in enumerate(operands) if o is not None), key=growth):
+        operand = operands[mode]
+        assert operand is not None
+        array = contract_mode(xp, array, operand, axes.index(mode))
+        if operand.ndim == 1:
+            axes.remove(mode)
+    return array

@@ -1,0 +1,162 @@
+"""Tensors that are sums of weighted outer products: what CP and moment tensors share.
+
+T = sum_i w_i a_i (x) b_i (x) c_i, over components (CP) or samples (moments). Both are contracted
+by first projecting every mode ("load": one row per term), then multiplying the rows, then adding
+up the terms, optionally back in a kept mode ("spread"). Nothing of the size of T is formed unless
+the caller keeps all its modes. Long sums run in blocks of terms whose size depends on shapes
+alone, so that memory is bounded and the result does not depend on the machine.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from latensor.arrays import Array, Namespace, check_finite, is_complex, resolve
+from latensor.tensors.contractible import DirectSweep, Sweep
+from latensor.tensors.operands import check_factors, check_operands
+
+# Entries of the largest temporary array in a long sum: 64 MiB of float64.
+_BLOCK_ENTRIES = 1 << 23
+
+
+class FactoredTensor(ABC):
+    """A sum of weighted outer products, known through its projections."""
+
+    @property
+    @abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """The dimension of every mode."""
+
+    @property
+    @abstractmethod
+    def reference(self) -> Array:
+        """An array with the library, device and dtype of the tensor's entries."""
+
+    @property
+    @abstractmethod
+    def n_terms(self) -> int:
+        """How many outer products are summed."""
+
+    @abstractmethod
+    def _weights(self, terms: slice) -> Array:
+        """(block,) weights of a block of terms."""
+
+    @abstractmethod
+    def _load(self, mode: int, operand: Array | None, terms: slice) -> Array:
+        """Vectors of one mode times an operand: (block,) or (block, k); None gives (block, d)."""
+
+    @abstractmethod
+    def _spread(self, mode: int, coefficients: Array, terms: slice) -> Array:
+        """Sum over a block of terms of vector (x) coefficients: (d, columns)."""
+
+    @property
+    def order(self) -> int:
+        """The number of modes."""
+        return len(self.shape)
+
+    @property
+    def _namespace(self) -> Namespace:
+        return resolve(reference=self.reference)[0]
+
+    def _blocks(self, entries_per_term: int) -> Iterator[slice]:
+        step = max(1, _BLOCK_ENTRIES // max(1, entries_per_term))
+        for start in range(0, self.n_terms, step):
+            yield slice(start, min(start + step, self.n_terms))
+
+    def contract(self, *operands: Array | None) -> Array:
+        """The multilinear form T(A, B, C); see `Contractible.contract`."""
+        xp = self._namespace
+        given = check_operands(operands, self.shape, self.reference)
+        widths = [
+            d if o is None else (1 if o.ndim == 1 else int(o.shape[1]))
+            for d, o in zip(self.shape, given, strict=True)
+        ]
+        # The widest kept mode is added up last, straight from the vectors: it is never multiplied.
+        kept = [mode for mode, operand in enumerate(given) if operand is None]
+        last = max(kept, key=lambda mode: self.shape[mode], default=None)
+        row_modes = [
+            m for m, o in enumerate(given) if m != last and not (o is not None and o.ndim == 1)
+        ]
+        width = math.prod(widths[m] for m in row_modes)
+        total: Array | None = None
+        for terms in self._blocks(max(width, max(self.shape))):
+            rows = self._weights(terms)[:, None]
+            for mode, operand in enumerate(given):
+                if operand is not None and operand.ndim == 1:
+                    rows = rows * self._load(mode, operand, terms)[:, None]
+            for mode in row_modes:
+                load = self._load(mode, given[mode], terms)
+                rows = xp.reshape(rows[:, :, None] * load[:, None, :], (rows.shape[0], -1))
+            part = xp.sum(rows, axis=0) if last is None else self._spread(last, rows, terms)
+            total = part if total is None else total + part
+        assert total is not None
+        result = self._arranged(xp, total, given, widths, row_modes, last)
+        return check_finite(result, tensor=self.reference, operands=given)
+
+    def _arranged(
+        self,
+        xp: Namespace,
+        total: Array,
+        given: Sequence[Array | None],
+        widths: Sequence[int],
+        row_modes: Sequence[int],
+        last: int | None,
+    ) -> Array:
+        """The sum with its modes in their natural order."""
+        if last is None:
+            return xp.reshape(total, tuple(widths[m] for m in row_modes))
+        result = xp.reshape(total, (widths[last], *(widths[m] for m in row_modes)))
+        current = [last, *row_modes]
+        return xp.permute_dims(result, tuple(current.index(m) for m in sorted(current)))
+
+    def mttkrp(self, factors: Sequence[Array], mode: int) -> Array:
+        """Unfolding times Khatri-Rao product; see `Contractible.mttkrp`."""
+        xp = self._namespace
+        mode, given = check_factors(factors, self.shape, mode, self.reference)
+        rank = next(int(f.shape[1]) for f in given if f is not None)
+        total: Array | None = None
+        for terms in self._blocks(max(rank, 1)):
+            weights = self._weights(terms)[:, None]
+            rows = xp.broadcast_to(weights, (weights.shape[0], rank))
+            for m, factor in enumerate(given):
+                if m != mode and factor is not None:
+                    operand = xp.conj(factor) if is_complex(factor) else factor
+                    rows = rows * self._load(m, operand, terms)
+            part = self._spread(mode, rows, terms)
+            total = part if total is None else total + part
+        return check_finite(total, tensor=self.reference, factors=given)
+
+    def norm(self) -> Any:
+        """The Frobenius norm, from the inner products of the terms.
+
+        Rounding in these limits it to about 1e-8 of the largest term where the terms cancel.
+        """
+        xp = self._namespace
+        largest = max(self.shape)
+        total: Any = None
+        for terms in self._blocks(max(self.n_terms, largest)):
+            rows = self._gram_rows(xp, terms)
+            total = rows if total is None else total + rows
+        square = xp.real(total) if is_complex(total) else total
+        result = xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
+        return check_finite(result, tensor=self.reference)
+
+    def _gram_rows(self, xp: Namespace, terms: slice) -> Any:
+        """Part of the squared norm that a block of terms has with all terms."""
+        factors = [xp.permute_dims(self._load(m, None, terms), (1, 0)) for m in range(self.order)]
+        weights = self._weights(terms)
+        image = self.mttkrp(factors, 0)
+        conjugated = xp.conj(factors[0]) if is_complex(factors[0]) else factors[0]
+        weights = xp.conj(weights) if is_complex(weights) else weights
+        return xp.sum(weights * xp.sum(conjugated * image, axis=0))
+
+    def to_dense(self) -> Array:
+        """The tensor with all its entries."""
+        return self.contract(*([None] * self.order))
+
+    def sweep(self, factors: Sequence[Array]) -> Sweep:
+        """Mttkrps for all modes; the terms share nothing between modes."""
+        return DirectSweep(self, factors)
