@@ -172,11 +172,9 @@ def _refuse_mixture(flat: dict[str, Array]) -> None:
                 f"{first_name} is a {library} array but {name} is a {library_name(array)} array "
                 f"({listing}): give all arguments in one library"
             )
-        if (
-            not is_traced(array)
-            and not is_traced(first)
-            and array_api_compat.device(array) != device
-        ):
+        if is_traced(array) or is_traced(first):
+            continue
+        if array_api_compat.device(array) != device:
             raise InvalidInputError(
                 f"{first_name} is on {device} but {name} is on {array_api_compat.device(array)}: "
                 "move all arguments to one device"
@@ -192,6 +190,14 @@ def _promote(flat: dict[str, Array], xp: Namespace) -> dict[str, Array]:
         name: array if array.dtype == common else xp.astype(array, common)
         for name, array in flat.items()
     }
+
+
+def matmul(xp: Namespace, left: Array, right: Array) -> Array:
+    """The matrix product in the wider of two dtypes, which PyTorch does not choose by itself."""
+    if left.dtype != right.dtype:
+        wide = xp.result_type(left.dtype, right.dtype)
+        left, right = xp.astype(left, wide), xp.astype(right, wide)
+    return xp.matmul(left, right)
 
 
 def is_complex(array: Array) -> bool:

@@ -138,9 +138,9 @@ def _cut(tensor: Array, modes: tuple[int, ...], at: Sequence[int]) -> Array:
     for m, i in zip(fixed, at, strict=True):
         index[m] = check_mode(i, dense.shape[m], f"index of mode {m}")
     piece = dense.array[tuple(index)]
-    return (
-        piece if running == tuple(sorted(running)) else dense.namespace.permute_dims(piece, (1, 0))
-    )
+    if running == tuple(sorted(running)):
+        return piece
+    return dense.namespace.permute_dims(piece, (1, 0))
 
 
 def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from latensor.arrays import Array, describe, is_complex, like, resolve, to_host
+from latensor.arrays import Array, describe, is_complex, like, matmul, resolve, to_host
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.factored import FactoredTensor
 
@@ -89,13 +89,16 @@ class CPTensor(FactoredTensor):
     def _weights(self, terms: slice) -> Array:
         return self.weights[terms]
 
+    def _source(self, mode: int) -> int:
+        return id(self.factors[mode])
+
     def _load(self, mode: int, operand: Array | None, terms: slice) -> Array:
         xp = self._namespace
         rows = xp.permute_dims(self.factors[mode][:, terms], (1, 0))
-        return rows if operand is None else xp.matmul(rows, operand)
+        return rows if operand is None else matmul(xp, rows, operand)
 
     def _spread(self, mode: int, coefficients: Array, terms: slice) -> Array:
-        return self._namespace.matmul(self.factors[mode][:, terms], coefficients)
+        return matmul(self._namespace, self.factors[mode][:, terms], coefficients)
 
     @property
     def is_symmetric(self) -> bool:

@@ -17,6 +17,7 @@ from latensor.arrays import (
     check_finite,
     describe,
     is_complex,
+    matmul,
     resolve,
 )
 from latensor.exceptions import InvalidInputError
@@ -146,13 +147,13 @@ def contract_back(
     if not rows:
         return xp.broadcast_to(xp.permute_dims(matrix, (1, 0)), (_rank_of(all_rows), flat.shape[0]))
     turned = xp.permute_dims(matrix, (1, 0))
-    return _by_rank_blocks(xp, rows, int(matrix.shape[0]), lambda kr: xp.matmul(kr, turned))
+    return _by_rank_blocks(xp, rows, int(matrix.shape[0]), lambda kr: matmul(xp, kr, turned))
 
 
 def contract_front(xp: Namespace, flat: Array, size: int, rows: Sequence[Array]) -> Array:
     """Sum the leading modes, of `size` entries, of a flat tensor against factors: (rank, rest)."""
     matrix = xp.reshape(flat, (size, -1))
-    return _by_rank_blocks(xp, rows, int(matrix.shape[1]), lambda kr: xp.matmul(kr, matrix))
+    return _by_rank_blocks(xp, rows, int(matrix.shape[1]), lambda kr: matmul(xp, kr, matrix))
 
 
 def sum_front(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> Array:
@@ -162,7 +163,7 @@ def sum_front(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> A
     rank = part.shape[0]
     kr = khatri_rao_rows(xp, rows)
     cube = xp.reshape(part, (rank, -1, keep))
-    return xp.reshape(xp.matmul(kr[:, None, :], cube), (rank, keep))
+    return xp.reshape(matmul(xp, kr[:, None, :], cube), (rank, keep))
 
 
 def sum_back(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> Array:
@@ -172,28 +173,28 @@ def sum_back(xp: Namespace, part: Array, keep: int, rows: Sequence[Array]) -> Ar
     rank = part.shape[0]
     kr = khatri_rao_rows(xp, rows)
     cube = xp.reshape(part, (rank, keep, -1))
-    return xp.reshape(xp.matmul(cube, kr[:, :, None]), (rank, keep))
+    return xp.reshape(matmul(xp, cube, kr[:, :, None]), (rank, keep))
 
 
 def contract_mode(xp: Namespace, array: Array, operand: Array, axis: int) -> Array:
     """Sum one axis of an array against a (d, k) matrix, which takes its place, or a (d,) vector."""
     shape = tuple(array.shape)
     left, d, right = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    kept = () if operand.ndim == 1 else (int(operand.shape[1]),)
+    kept: tuple[int, ...] = () if operand.ndim == 1 else (int(operand.shape[1]),)
     new_shape = (*shape[:axis], *kept, *shape[axis + 1 :])
     if right == 1:
-        result = xp.matmul(xp.reshape(array, (left, d)), operand)
+        result = matmul(xp, xp.reshape(array, (left, d)), operand)
     elif operand.ndim == 1:
-        result = xp.matmul(operand[None, :], xp.reshape(array, (left, d, right)))
+        result = matmul(xp, operand[None, :], xp.reshape(array, (left, d, right)))
     elif left == 1:
-        result = xp.matmul(xp.permute_dims(operand, (1, 0)), xp.reshape(array, (d, right)))
+        result = matmul(xp, xp.permute_dims(operand, (1, 0)), xp.reshape(array, (d, right)))
     elif right < _SHORT_TAIL:
         turned = xp.permute_dims(xp.reshape(array, (left, d, right)), (0, 2, 1))
-        product = xp.matmul(xp.reshape(turned, (left * right, d)), operand)
+        product = matmul(xp, xp.reshape(turned, (left * right, d)), operand)
         result = xp.permute_dims(xp.reshape(product, (left, right, kept[0])), (0, 2, 1))
     else:
         turned = xp.permute_dims(operand, (1, 0))
-        result = xp.matmul(turned, xp.reshape(array, (left, d, right)))
+        result = matmul(xp, turned, xp.reshape(array, (left, d, right)))
     return xp.reshape(result, new_shape)
 
 

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from latensor.arrays import Array, Namespace, check_finite, is_complex, resolve
+from latensor.arrays import Array, Namespace, check_finite, is_complex, matmul, resolve
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.operands import check_factors, check_operands
 
@@ -52,6 +52,10 @@ class FactoredTensor(ABC):
     def _spread(self, mode: int, coefficients: Array, terms: slice) -> Array:
         """Sum over a block of terms of vector (x) coefficients: (d, columns)."""
 
+    @abstractmethod
+    def _source(self, mode: int) -> int:
+        """A number that modes with the same vectors share."""
+
     @property
     def order(self) -> int:
         """The number of modes."""
@@ -70,61 +74,68 @@ class FactoredTensor(ABC):
         """The multilinear form T(A, B, C); see `Contractible.contract`."""
         xp = self._namespace
         given = check_operands(operands, self.shape, self.reference)
-        widths = [
-            d if o is None else (1 if o.ndim == 1 else int(o.shape[1]))
-            for d, o in zip(self.shape, given, strict=True)
-        ]
-        # The widest kept mode is added up last, straight from the vectors: it is never multiplied.
-        kept = [mode for mode, operand in enumerate(given) if operand is None]
-        last = max(kept, key=lambda mode: self.shape[mode], default=None)
-        row_modes = [
-            m for m, o in enumerate(given) if m != last and not (o is not None and o.ndim == 1)
-        ]
-        width = math.prod(widths[m] for m in row_modes)
+        summed = [m for m, o in enumerate(given) if o is not None and o.ndim == 1]
+        open_modes = [m for m in range(self.order) if m not in summed]
+        widths = {m: d if (o := given[m]) is None else int(o.shape[-1]) for m, d in self._modes()}
+        # The terms are added up by one product along the last mode, which therefore never enters
+        # the product of rows: a kept mode if there is one, of those the widest.
+        last = max(open_modes, key=lambda m: (given[m] is None, widths[m]), default=None)
+        row_modes = [m for m in open_modes if m != last]
         total: Array | None = None
-        for terms in self._blocks(max(width, max(self.shape))):
+        for terms in self._blocks(max(math.prod(widths[m] for m in row_modes), *self.shape)):
+            loads = self._loads(given, terms, keep_last=last)
             rows = self._weights(terms)[:, None]
-            for mode, operand in enumerate(given):
-                if operand is not None and operand.ndim == 1:
-                    rows = rows * self._load(mode, operand, terms)[:, None]
+            for mode in summed:
+                rows = rows * loads[mode][:, None]
             for mode in row_modes:
-                load = self._load(mode, given[mode], terms)
-                rows = xp.reshape(rows[:, :, None] * load[:, None, :], (rows.shape[0], -1))
-            part = xp.sum(rows, axis=0) if last is None else self._spread(last, rows, terms)
+                rows = xp.reshape(rows[:, :, None] * loads[mode][:, None, :], (rows.shape[0], -1))
+            if last is None:
+                part = xp.sum(rows, axis=0)
+            elif given[last] is None:
+                part = self._spread(last, rows, terms)
+            else:
+                part = matmul(xp, xp.permute_dims(loads[last], (1, 0)), rows)
             total = part if total is None else total + part
-        assert total is not None
-        result = self._arranged(xp, total, given, widths, row_modes, last)
+        if last is None:
+            result = xp.reshape(total, ())
+        else:
+            current = [last, *row_modes]
+            result = xp.reshape(total, tuple(widths[m] for m in current))
+            result = xp.permute_dims(result, tuple(current.index(m) for m in open_modes))
         return check_finite(result, tensor=self.reference, operands=given)
 
-    def _arranged(
-        self,
-        xp: Namespace,
-        total: Array,
-        given: Sequence[Array | None],
-        widths: Sequence[int],
-        row_modes: Sequence[int],
-        last: int | None,
-    ) -> Array:
-        """The sum with its modes in their natural order."""
-        if last is None:
-            return xp.reshape(total, tuple(widths[m] for m in row_modes))
-        result = xp.reshape(total, (widths[last], *(widths[m] for m in row_modes)))
-        current = [last, *row_modes]
-        return xp.permute_dims(result, tuple(current.index(m) for m in sorted(current)))
+    def _modes(self) -> Iterator[tuple[int, int]]:
+        return enumerate(self.shape)
+
+    def _loads(
+        self, given: Sequence[Array | None], terms: slice, keep_last: int | None
+    ) -> dict[int, Array]:
+        """Projections of a block of terms, each computed once where modes and operands repeat."""
+        known: dict[tuple[int, int], Array] = {}
+        loads: dict[int, Array] = {}
+        for mode, operand in enumerate(given):
+            if mode == keep_last and operand is None:
+                continue
+            key = (self._source(mode), id(operand))
+            if key not in known:
+                known[key] = self._load(mode, operand, terms)
+            loads[mode] = known[key]
+        return loads
 
     def mttkrp(self, factors: Sequence[Array], mode: int) -> Array:
         """Unfolding times Khatri-Rao product; see `Contractible.mttkrp`."""
         xp = self._namespace
         mode, given = check_factors(factors, self.shape, mode, self.reference)
         rank = next(int(f.shape[1]) for f in given if f is not None)
+        conjugates = {id(f): xp.conj(f) if is_complex(f) else f for f in given if f is not None}
+        operands = [None if f is None else conjugates[id(f)] for f in given]
+        operands[mode] = None
         total: Array | None = None
         for terms in self._blocks(max(rank, 1)):
             weights = self._weights(terms)[:, None]
             rows = xp.broadcast_to(weights, (weights.shape[0], rank))
-            for m, factor in enumerate(given):
-                if m != mode and factor is not None:
-                    operand = xp.conj(factor) if is_complex(factor) else factor
-                    rows = rows * self._load(m, operand, terms)
+            for load in self._loads(operands, terms, keep_last=mode).values():
+                rows = rows * load
             part = self._spread(mode, rows, terms)
             total = part if total is None else total + part
         return check_finite(total, tensor=self.reference, factors=given)

@@ -67,7 +67,7 @@ def _with_identities(tensor: TuckerTensor) -> list[Any]:
 
 
 def from_pyttb(value: Any) -> Any:
-    """A pyttb `ktensor`, `ttensor`, `sptensor` or `tensor` as the latensor kind of the same form."""
+    """A pyttb `ktensor`, `ttensor`, `sptensor` or `tensor` as latensor's kind of the same form."""
     kind = type(value).__name__
     if kind == "ktensor":
         return CPTensor(

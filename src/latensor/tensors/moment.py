@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import Array, check_positive_int, describe, library_name, resolve
+from latensor.arrays import Array, check_positive_int, describe, library_name, matmul, resolve
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.factored import FactoredTensor
@@ -94,14 +94,22 @@ class MomentTensor(FactoredTensor):
     def _weights(self, terms: slice) -> Array:
         return self._all_weights[terms]
 
+    def _source(self, mode: int) -> int:
+        return id(self._views[mode])
+
     def _load(self, mode: int, operand: Array | None, terms: slice) -> Array:
         rows = self._rows(mode, terms)
         if operand is None:
             return rows.toarray() if scipy.sparse.issparse(rows) else rows
-        return rows @ operand
+        return self._product(rows, operand)
 
     def _spread(self, mode: int, coefficients: Array, terms: slice) -> Array:
-        return self._rows(mode, terms).T @ coefficients
+        return self._product(self._rows(mode, terms).T, coefficients)
+
+    def _product(self, left: Any, right: Array) -> Array:
+        if scipy.sparse.issparse(left):
+            return left @ right
+        return matmul(self._namespace, left, right)
 
     def _rows(self, mode: int, terms: slice) -> Any:
         view = self._views[mode]
@@ -126,9 +134,7 @@ def _resolve_views(views: dict[str, Any], weights: Any) -> dict[str, Any]:
     stored = {}
     for name, view in sparse.items():
         if view.ndim != 2:
-            raise InvalidInputError(
-                f"{name} must be a matrix, got a sparse array of {view.ndim} axes"
-            )
+            raise InvalidInputError(f"{name} must be a matrix, not a sparse {view.ndim}-d array")
         rows = view.tocsr()
         refuse_nonfinite(rows.data, name)
         stored[name] = rows

@@ -16,6 +16,7 @@ from latensor.arrays import (
     check_positive_int,
     generator,
     is_complex,
+    like,
     machine_epsilon,
     resolve,
     standard_normal,
@@ -163,8 +164,6 @@ def _starts(
     """Columns to start from: random ones, and the leading vectors of the unfoldings."""
     xp, _ = resolve(tensor=tensor.reference)
     leading = {mode: vector for _, vectors in grams for mode, vector in vectors.items()}
-    from latensor.arrays import like
-
     factors = []
     for mode, dimension in enumerate(tensor.shape):
         columns = standard_normal(rng, (dimension, n_restarts), tensor.reference)
@@ -183,9 +182,7 @@ def _power_iteration(
     """Rank-one alternating maximization, all starts in one contraction per mode."""
     run = tensor.sweep(factors)
     previous = 0.0
-    values = xp.zeros_like(
-        xp.real(factors[0][0, :]) if is_complex(factors[0]) else factors[0][0, :]
-    )
+    values = xp.linalg.vector_norm(factors[0], axis=0)
     for _ in range(max_iter):
         for mode in range(len(tensor.shape)):
             image = run.mttkrp(mode)

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latensor.arrays import Array, Namespace, check_finite, describe, is_complex, resolve
+from latensor.arrays import Array, Namespace, check_finite, describe, is_complex, matmul, resolve
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.dense import DenseTensor, contract_modes
@@ -105,7 +105,7 @@ class TuckerTensor:
             if turned is None or operand is None:
                 inner.append(turned if operand is None else operand)
             else:
-                inner.append(xp.matmul(turned, operand))
+                inner.append(matmul(xp, turned, operand))
         result = contract_modes(xp, self.core, inner)
         return check_finite(result, core=self.core, factors=self.factors, operands=given)
 
@@ -114,17 +114,17 @@ class TuckerTensor:
         xp = self._namespace
         mode, given = check_factors(factors, self.shape, mode, self.core)
         inner = [
-            theirs if ours is None or theirs is None else xp.matmul(_adjoint(xp, ours), theirs)
+            theirs if ours is None or theirs is None else matmul(xp, _adjoint(xp, ours), theirs)
             for ours, theirs in zip(self.factors, given, strict=True)
         ]
         part = DenseTensor(self.core, "core").mttkrp(inner, mode)
         own = self.factors[mode]
-        return part if own is None else xp.matmul(own, part)
+        return part if own is None else matmul(xp, own, part)
 
     def norm(self) -> Any:
         """The Frobenius norm, computed on the core."""
         xp = self._namespace
-        grams = [None if f is None else xp.matmul(_adjoint(xp, f), f) for f in self.factors]
+        grams = [None if f is None else matmul(xp, _adjoint(xp, f), f) for f in self.factors]
         turned = [None if g is None else xp.permute_dims(g, (1, 0)) for g in grams]
         image = contract_modes(xp, self.core, turned)
         conjugated = xp.conj(self.core) if is_complex(self.core) else self.core
