@@ -89,6 +89,9 @@ class CPTensor(FactoredTensor):
     def _weights(self, terms: slice) -> Array:
         return self.weights[terms]
 
+    def _entries(self) -> dict[str, Array]:
+        return {"tensor.weights": self.weights, "tensor.factors": self.factors}
+
     def _source(self, mode: int) -> int:
         return id(self.factors[mode])
 

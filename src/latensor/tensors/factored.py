@@ -56,6 +56,10 @@ class FactoredTensor(ABC):
     def _source(self, mode: int) -> int:
         """A number that modes with the same vectors share."""
 
+    def _entries(self) -> dict[str, Array]:
+        """The arrays the tensor is made of, to be searched for NaN, unless checked before."""
+        return {}
+
     @property
     def order(self) -> int:
         """The number of modes."""
@@ -102,7 +106,7 @@ class FactoredTensor(ABC):
             current = [last, *row_modes]
             result = xp.reshape(total, tuple(widths[m] for m in current))
             result = xp.permute_dims(result, tuple(current.index(m) for m in open_modes))
-        return check_finite(result, tensor=self.reference, operands=given)
+        return check_finite(result, **self._entries(), operands=given)
 
     def _modes(self) -> Iterator[tuple[int, int]]:
         return enumerate(self.shape)
@@ -138,7 +142,7 @@ class FactoredTensor(ABC):
                 rows = rows * load
             part = self._spread(mode, rows, terms)
             total = part if total is None else total + part
-        return check_finite(total, tensor=self.reference, factors=given)
+        return check_finite(total, **self._entries(), factors=given)
 
     def norm(self) -> Any:
         """The Frobenius norm, from the inner products of the terms.
@@ -153,7 +157,7 @@ class FactoredTensor(ABC):
             total = rows if total is None else total + rows
         square = xp.real(total) if is_complex(total) else total
         result = xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
-        return check_finite(result, tensor=self.reference)
+        return check_finite(result, **self._entries())
 
     def _gram_rows(self, xp: Namespace, terms: slice) -> Any:
         """Part of the squared norm that a block of terms has with all terms."""

@@ -85,7 +85,7 @@ def kruskal_rank(
     if tolerance < 0:
         raise InvalidInputError(f"tol={tol} must not be negative")
     lengths = np.linalg.norm(columns, axis=0)
-    if (lengths <= tolerance * lengths.max(initial=0.0)).any():
+    if (lengths == 0).any():
         return KruskalRank(0, 0, "a zero column")
     unit = columns / lengths
     rank = int((np.linalg.svd(unit, compute_uv=False) > tolerance).sum())

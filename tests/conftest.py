@@ -1,0 +1,67 @@
+"""Every array library the tests know, as fixtures; a library that is not installed is skipped."""
+
+import importlib
+import os
+from dataclasses import dataclass
+from typing import Any
+
+# JAX reads this once, on import: without it every float64 array would silently become float32.
+os.environ.setdefault("JAX_ENABLE_X64", "1")
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+# Thousands of small programs are compiled once and run once: optimizing them is not worth it.
+os.environ.setdefault(
+    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+)
+
+import numpy as np
+import pytest
+
+LIBRARIES = ("numpy", "torch", "jax")
+
+
+@dataclass(frozen=True)
+class Library:
+    """An array library: how a NumPy array enters it and comes back."""
+
+    name: str
+    module: Any
+
+    def array(self, values, dtype=None):
+        host = np.array(values, dtype=dtype)
+        if self.name == "numpy":
+            return host
+        return self.module.asarray(host)
+
+    def arrays(self, many, dtype=None):
+        return [self.array(values, dtype) for values in many]
+
+    def owns(self, value) -> bool:
+        from latensor.arrays import is_array, library_name
+
+        return is_array(value) and library_name(value) == self.name
+
+    def host(self, value):
+        """`value` on the host, after making sure that it belongs to this library."""
+        from latensor.arrays import to_host
+
+        assert self.owns(value) or (self.name == "numpy" and np.isscalar(value)), type(value)
+        return to_host(value) if not np.isscalar(value) else value
+
+
+@pytest.fixture(params=LIBRARIES)
+def library(request) -> Library:
+    module = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}[request.param]
+    try:
+        return Library(request.param, importlib.import_module(module))
+    except ImportError:
+        pytest.skip(f"{request.param} is not installed")
+
+
+@pytest.fixture(params=["float32", "float64", "complex64", "complex128"])
+def dtype(request) -> str:
+    return request.param
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20260101)

@@ -1,0 +1,125 @@
+"""Spectral norm and Kruskal rank: known values, certified bounds, every library."""
+
+import pickle
+
+import definitions
+import numpy as np
+import pytest
+from definitions import draw
+
+import latensor as lt
+
+
+def test_spectral_norm_of_vectors_and_matrices_is_exact(library, dtype, rng):
+    for shape in [(5,), (4, 6), (6, 4)]:
+        array = draw(rng, shape, dtype)
+        expected = np.linalg.norm(array.astype("complex128"), 2)
+        bounds = lt.spectral_norm(library.array(array))
+        slack = 1e-12 if np.finfo(dtype).eps < 1e-10 else 1e-4
+        assert bounds.lower == pytest.approx(expected, rel=slack)
+        assert bounds.upper == pytest.approx(expected, rel=slack)
+        assert bounds.lower <= bounds.upper
+
+
+@pytest.mark.parametrize("order", [3, 4, 5])
+def test_spectral_norm_of_orthogonal_tensors_is_their_largest_weight(library, order):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        basis = np.linalg.qr(rng.standard_normal((6, 6)))[0]
+        weights = np.array([3.0, 2.5, -2.0, 1.0, 0.5, 0.1])
+        tensor = lt.CPTensor(library.array(weights), (library.array(basis),) * order).to_dense()
+        bounds = lt.spectral_norm(tensor)
+        assert bounds.lower == pytest.approx(3.0, rel=1e-10)
+        assert bounds.upper == pytest.approx(3.0, rel=1e-7)
+        assert float(bounds) == bounds.lower
+
+
+def test_spectral_norm_bounds_hold_and_are_attained(rng):
+    for shape in [(4, 5, 3), (3, 2, 4, 2), (2, 3, 2, 2, 3)]:
+        for dtype in ("float64", "complex128"):
+            tensor = draw(rng, shape, dtype)
+            bounds = lt.spectral_norm(tensor)
+            conjugated = [np.conj(v) for v in bounds.vectors]
+            attained = abs(lt.multilinear(tensor, *conjugated))
+            assert attained == pytest.approx(bounds.lower, rel=1e-9)
+            for vector in bounds.vectors:
+                assert np.linalg.norm(vector) == pytest.approx(1)
+            unfoldings = [np.linalg.norm(lt.unfold(tensor, m), 2) for m in range(len(shape))]
+            assert bounds.upper <= min(unfoldings) * (1 + 1e-12)
+            assert bounds.lower <= bounds.upper
+            for _ in range(200):
+                trial = [draw(rng, d, dtype) for d in shape]
+                trial = [v / np.linalg.norm(v) for v in trial]
+                assert abs(lt.multilinear(tensor, *trial)) <= bounds.lower * (1 + 1e-12)
+
+
+def test_spectral_norm_of_every_kind_of_tensor(rng):
+    tensor = lt.CPTensor(draw(rng, 3), tuple(draw(rng, (d, 3)) for d in (4, 5, 3)))
+    dense = tensor.to_dense()
+    sparse = lt.SparseTensor.from_dense(dense * (rng.random(dense.shape) < 0.3))
+    for implicit, array in ((tensor, dense), (sparse, sparse.to_dense())):
+        mine, theirs = lt.spectral_norm(implicit), lt.spectral_norm(array)
+        assert mine.lower == pytest.approx(theirs.lower, rel=1e-8)
+        assert mine.upper >= mine.lower
+    assert lt.spectral_norm(sparse).upper <= float(sparse.norm()) * (1 + 1e-12)
+
+
+def test_spectral_norm_of_zero_and_repeatability(library, rng):
+    zero = lt.spectral_norm(library.array(np.zeros((3, 2, 2))))
+    assert zero.lower == zero.upper == 0
+    assert all(np.linalg.norm(library.host(v)) == 1 for v in zero.vectors)
+    tensor = library.array(draw(rng, (4, 4, 4)))
+    one, two = lt.spectral_norm(tensor), lt.spectral_norm(tensor)
+    assert one.lower == two.lower
+
+
+KRUSKAL = {
+    "identity": (np.eye(3), 3),
+    "zero column": (np.array([[1.0, 0.0], [0.0, 0.0]]), 0),
+    "parallel": (np.array([[1.0, -2.0, 0.0], [0.0, 0.0, 1.0]]), 1),
+    "single column": (np.ones((4, 1)), 1),
+    "one row": (np.array([[1.0, 2.0, 3.0]]), 1),
+    "three in a plane": (np.array([[1.0, 0, 1, 0], [0, 1, 1, 0], [0, 0, 0, 1]]), 2),
+    "tiny and large": (np.array([[1e-9, 0.0], [0.0, 1e9]]), 2),
+}
+
+
+@pytest.mark.parametrize("name", KRUSKAL)
+def test_kruskal_rank_of_small_matrices(library, name):
+    matrix, expected = KRUSKAL[name]
+    found = lt.kruskal_rank(library.array(matrix))
+    assert found == expected
+    assert isinstance(found, int)
+    assert found.exact
+    if name != "tiny and large":  # the loop below measures rank without scaling the columns
+        assert definitions.kruskal_rank(matrix) == expected
+
+
+def test_kruskal_rank_against_all_subsets():
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        matrix = rng.integers(-1, 2, size=(4, 7)).astype(float)
+        found = lt.kruskal_rank(matrix)
+        assert found.exact
+        assert found == definitions.kruskal_rank(matrix)
+        bounds = lt.kruskal_rank(matrix, max_subsets=0)
+        assert bounds.lower <= definitions.kruskal_rank(matrix) <= bounds.upper
+
+
+def test_kruskal_rank_of_large_matrices_is_bounded(rng):
+    generic = lt.kruskal_rank(rng.standard_normal((40, 80)), max_subsets=10_000)
+    assert 1 <= generic.lower < generic.upper == 40
+    assert not generic.exact
+    nearly_orthogonal = np.concatenate([np.eye(64), np.ones((64, 1)) / 8], axis=1)
+    assert lt.kruskal_rank(nearly_orthogonal, max_subsets=0).lower >= 8
+    dependent = rng.standard_normal((40, 80))
+    dependent[:, 5] = dependent[:, 6] - dependent[:, 7]
+    assert lt.kruskal_rank(dependent).upper == 2
+    again = pickle.loads(pickle.dumps(generic))
+    assert (again, again.upper, again.method) == (generic, generic.upper, generic.method)
+
+
+def test_float32_tolerance_follows_the_dtype(library, rng):
+    matrix = rng.standard_normal((5, 3))
+    matrix[:, 2] = matrix[:, 0] + matrix[:, 1]
+    assert lt.kruskal_rank(library.array(matrix, "float32")) == 2
