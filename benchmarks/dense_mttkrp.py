@@ -1,4 +1,4 @@
-"""Mttkrp of all modes of a dense tensor, as one sweep of ALS needs it, beside TensorLy and pyttb."""
+"""Mttkrp of all modes of a dense tensor, as a sweep of ALS needs it, beside TensorLy and pyttb."""
 
 from __future__ import annotations
 

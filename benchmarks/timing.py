@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable, Mapping
 
 
-def in_turn(contestants: Mapping[str, Callable[[], object]], seconds: float = 4.0) -> dict[str, float]:
+def in_turn(
+    contestants: Mapping[str, Callable[[], object]], seconds: float = 4.0
+) -> dict[str, float]:
     """Median CPU seconds of each contestant, called in turn so that all meet the same weather.
 
     Parameters

@@ -1,13 +1,13 @@
 """Dense algebra against literal loops over its definitions, on every library and dtype."""
 
-import definitions
 import numpy as np
 import pytest
-from definitions import draw, tolerance
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import definitions
 import latensor as lt
+from definitions import draw, tolerance
 
 # Orders 1 to 6, with modes of dimension 1 and no two neighbours alike.
 SHAPES = [(5,), (4, 3), (3, 4, 2), (2, 1, 3, 2), (2, 3, 2, 1, 2), (2, 2, 3, 2, 1, 2)]

@@ -2,13 +2,13 @@
 
 import pickle
 
-import definitions
 import numpy as np
 import pytest
 import scipy.sparse
-from definitions import draw, tolerance
 
+import definitions
 import latensor as lt
+from definitions import draw, tolerance
 
 SHAPES = [(4,), (4, 3), (3, 4, 2), (2, 3, 1, 3), (2, 1, 3, 2, 2), (2, 2, 1, 2, 2, 3)]
 ORDERS = pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: f"order{len(shape)}")

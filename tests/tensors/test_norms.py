@@ -2,12 +2,12 @@
 
 import pickle
 
-import definitions
 import numpy as np
 import pytest
-from definitions import draw
 
+import definitions
 import latensor as lt
+from definitions import draw
 
 
 def test_spectral_norm_of_vectors_and_matrices_is_exact(library, dtype, rng):

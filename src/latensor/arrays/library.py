@@ -210,7 +210,7 @@ def real_dtype(array: Array) -> Any:
     xp = array_api_compat.array_namespace(array)
     if not is_complex(array):
         return array.dtype
-    return xp.float32 if array.dtype == xp.complex64 else xp.float64
+    return xp.zeros((), dtype=xp.float32 if array.dtype == xp.complex64 else xp.float64).dtype
 
 
 def machine_epsilon(array: Array) -> float:
