@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 LIBRARIES = ("numpy", "torch", "jax")
+DTYPES = ("float32", "float64", "complex64", "complex128")
 
 
 @dataclass(frozen=True)
@@ -48,18 +49,35 @@ class Library:
         return to_host(value) if not np.isscalar(value) else value
 
 
-@pytest.fixture(params=LIBRARIES)
+def pytest_generate_tests(metafunc):
+    """Run a test that asks for `library`, `dtype` or both on all of them.
+
+    JAX compiles every shape and dtype anew, which is nearly all the time its tests take: beside
+    both it sees one real and one complex dtype, one single and one double.
+    """
+    names = metafunc.fixturenames
+    marks = metafunc.definition.iter_markers("parametrize")
+    own_dtype = any("dtype" in str(mark.args[0]) for mark in marks)
+    if "library" in names and "dtype" in names and not own_dtype:
+        pairs = [
+            (library, dtype)
+            for library in LIBRARIES
+            for dtype in (DTYPES if library != "jax" else ("float32", "complex128"))
+        ]
+        metafunc.parametrize(("library", "dtype"), pairs, indirect=["library"])
+    elif "library" in names:
+        metafunc.parametrize("library", LIBRARIES, indirect=True)
+    elif "dtype" in names and not own_dtype:
+        metafunc.parametrize("dtype", DTYPES)
+
+
+@pytest.fixture
 def library(request) -> Library:
     module = {"numpy": "numpy", "torch": "torch", "jax": "jax.numpy"}[request.param]
     try:
         return Library(request.param, importlib.import_module(module))
     except ImportError:
         pytest.skip(f"{request.param} is not installed")
-
-
-@pytest.fixture(params=["float32", "float64", "complex64", "complex128"])
-def dtype(request) -> str:
-    return request.param
 
 
 @pytest.fixture

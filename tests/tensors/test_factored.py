@@ -41,7 +41,7 @@ def moved(tensor, library):
 @ORDERS
 @pytest.mark.parametrize("kind", ["cp", "tucker", "moment"])
 def test_all_contractions_equal_those_of_the_dense_tensor(library, rng, kind, shape):
-    for dtype in ("float64", "complex64"):
+    for dtype in ("float64", "complex64") if library.name != "jax" else ("float64",):
         tensor, dense = build(kind, rng, shape, dtype)
         given = moved(tensor, library)
         assert given.shape == dense.shape

@@ -11,7 +11,7 @@ from definitions import draw
 
 
 def test_spectral_norm_of_vectors_and_matrices_is_exact(library, dtype, rng):
-    for shape in [(5,), (4, 6), (6, 4)]:
+    for shape in [(5,), (4, 6)]:
         array = draw(rng, shape, dtype)
         expected = np.linalg.norm(array.astype("complex128"), 2)
         bounds = lt.spectral_norm(library.array(array))

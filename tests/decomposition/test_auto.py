@@ -1,0 +1,238 @@
+import numpy as np
+import pytest
+
+from latensor.decomposition import AlternatingLeastSquares, Status, decompose
+from latensor.decomposition.alternating import Sweeps, balanced
+from latensor.decomposition.compression import (
+    compress_contractible,
+    compress_dense,
+    compressed_shape,
+    leading_directions,
+    unfolding,
+)
+from latensor.decomposition.core_fit import component_costs
+from latensor.decomposition.problem import DenseProblem, multiply_mode, squared_norm
+from latensor.decomposition.setup import as_problem, as_tensor
+from latensor.decomposition.starts import (
+    Pencils,
+    leading_part,
+    leading_rank_one,
+    pencil_modes,
+    rank_one_rows,
+)
+
+from .planted import compose, planted, relative_error, worst_match
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("shape", "rank", "collinearity"),
+    [
+        ((40, 45, 50), 5, None),
+        ((60, 60, 60), 8, 0.9),
+        ((12, 10, 11), 9, None),
+        ((30, 4, 35), 6, None),
+        ((15, 14, 13, 12), 4, 0.5),
+        ((8, 8, 8), 11, None),
+    ],
+)
+def test_exact_low_rank_is_recovered(seed, shape, rank, collinearity):
+    tensor, factors = planted(seed, shape, rank, collinearity=collinearity)
+    result = decompose(tensor, rank, random_state=seed)
+    assert relative_error(result, tensor) < 1e-12
+    assert result.residual < 1e-12
+    assert worst_match(result, factors) > 1 - 1e-6
+
+
+def test_complex_exact_low_rank_is_recovered():
+    for seed in range(3):
+        tensor, factors = planted(seed, (30, 35, 25), 4, dtype=np.complex128)
+        result = decompose(tensor, 4, random_state=seed)
+        assert relative_error(result, tensor) < 1e-10
+        assert worst_match(result, factors) > 1 - 1e-8
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("noise", [1e-4, 1e-2, 1e-1])
+def test_error_of_the_factors_is_proportional_to_the_noise(seed, noise):
+    tensor, factors = planted(seed, (50, 50, 50), 5, noise=noise)
+    result = decompose(tensor, 5, random_state=seed)
+    assert result.residual <= noise
+    assert np.sqrt(1 - worst_match(result, factors)) < 2 * noise
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_residual_is_no_worse_than_the_best_of_many_alternating_runs(seed):
+    tensor, _ = planted(seed, (25, 24, 23), 6, noise=0.3, collinearity=0.7)
+    ours = decompose(tensor, 6, random_state=seed).residual
+    fit = AlternatingLeastSquares(start="random", max_iter=300)
+    others = [fit(tensor, 6, np.random.default_rng([seed, i])).residual for i in range(6)]
+    assert ours <= min(others) * (1 + 1e-4)
+
+
+def test_lost_components_are_found_again():
+    # A leading start of this overcomplete tensor loses components without re-seeding.
+    for seed in range(4):
+        tensor, factors = planted(seed, (14, 14, 14), 20)
+        result = decompose(tensor, 20, random_state=seed)
+        assert relative_error(result, tensor) < 1e-6
+        assert worst_match(result, factors) > 1 - 1e-4
+
+
+def test_weak_components_are_not_lost():
+    rng = np.random.default_rng(0)
+    factors = [np.linalg.qr(rng.standard_normal((60, 8)))[0] for _ in range(3)]
+    weights = np.geomspace(1, 1e-3, 8)
+    noise = rng.standard_normal((60, 60, 60))
+    tensor = compose(factors, weights) + 1e-4 * noise / np.linalg.norm(noise)
+    result = decompose(tensor, 8, random_state=0)
+    np.testing.assert_allclose(result.weights, weights, rtol=0.02)
+
+
+def test_history_falls_and_ends_at_the_residual():
+    tensor, _ = planted(1, (50, 40, 45), 5, noise=0.2, collinearity=0.6)
+    result = decompose(tensor, 5, random_state=0)
+    assert result.status is Status.CONVERGED
+    assert np.all(np.diff(result.history) <= 1e-9)
+    assert result.history[-1] == pytest.approx(result.residual, rel=1e-6)
+    assert result.residual == pytest.approx(relative_error(result, tensor), rel=1e-9)
+
+
+@pytest.mark.parametrize("target", [0.5, 0.25, 0.2004])
+def test_target_is_met_and_saves_work(target):
+    tensor, _ = planted(2, (50, 40, 45), 5, noise=0.2, collinearity=0.6)
+    result = decompose(tensor, 5, random_state=0, target=target)
+    assert result.status is Status.TARGET_REACHED
+    assert relative_error(result, tensor) <= target
+    assert result.n_iter < decompose(tensor, 5, random_state=0).n_iter
+
+
+# Compression
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("shape", [(60, 50, 40), (40, 60, 3), (90, 5, 4), (30, 25, 28, 3)])
+def test_compression_splits_the_squared_norm(shape, dtype):
+    tensor, _ = planted(3, shape, 3, noise=0.1, dtype=dtype)
+    total = squared_norm(tensor)
+    packed = compress_dense(tensor, 3, np.random.default_rng(0), total)
+    assert packed.core.shape == compressed_shape(shape, 3)
+    assert packed.base + squared_norm(packed.core) == pytest.approx(total)
+    assert packed.base < 0.1**2 * total
+    for basis in packed.bases:
+        if basis is not None:
+            np.testing.assert_allclose(basis.conj() @ basis.T, np.eye(len(basis)), atol=1e-12)
+    expanded = packed.core
+    for mode, basis in enumerate(packed.bases):
+        if basis is not None:
+            expanded = multiply_mode(expanded, basis.T, mode)
+    assert squared_norm(tensor - expanded) == pytest.approx(packed.base, rel=1e-6)
+
+
+def test_core_errors_are_errors_of_the_tensor():
+    tensor, _ = planted(4, (50, 45, 40), 3, noise=0.2)
+    problem = as_problem(as_tensor(tensor))
+    packed = compress_dense(tensor, 3, np.random.default_rng(0), problem.squared_norm)
+    rng = np.random.default_rng(1)
+    rows = [rng.standard_normal((3, r)) for r in packed.core.shape]
+    inside = Sweeps(DenseProblem(packed.core)).start(rows).loss + packed.base
+    outside = Sweeps(problem).start(packed.expand(rows)).loss
+    assert inside == pytest.approx(outside)
+
+
+def test_compression_through_contractions_keeps_as_much():
+    from latensor.tensors import CPTensor
+
+    _, factors = planted(5, (50, 45, 40), 3)
+    cp = CPTensor(None, tuple(factors))
+    packed = compress_contractible(cp, as_problem(cp), 3, np.random.default_rng(0))
+    assert packed.core.shape == (13, 13, 13)
+    assert packed.base < 1e-6 * float(cp.norm()) ** 2
+
+
+@pytest.mark.parametrize("shape", [(20, 300), (200, 30), (300, 200), (200, 8)])
+def test_leading_directions_are_singular_vectors(shape):
+    rng = np.random.default_rng(0)
+    left, _, right = np.linalg.svd(rng.standard_normal(shape), full_matrices=False)
+    values = 0.5 ** np.arange(len(right))
+    matrix = (left * values) @ right
+    count = min(shape[0], 12)
+    found = leading_directions(matrix, count, rng)
+    assert found.shape == (count, shape[0])
+    np.testing.assert_allclose(found @ found.T, np.eye(count), atol=1e-10)
+    np.testing.assert_allclose(np.abs(np.sum(found[:4] * left.T[:4], axis=1)), 1.0, atol=1e-6)
+
+
+def test_multiplying_a_mode_agrees_with_tensordot():
+    rng = np.random.default_rng(0)
+    for shape in [(4, 5, 6), (4, 5, 40), (3, 4, 5, 2)]:
+        tensor = rng.standard_normal(shape)
+        for mode, d in enumerate(shape):
+            rows = rng.standard_normal((3, d))
+            expected = np.moveaxis(np.tensordot(rows, tensor, axes=(1, mode)), 0, mode)
+            np.testing.assert_allclose(multiply_mode(tensor, rows, mode), expected)
+            assert unfolding(tensor, mode).shape == (d, tensor.size // d)
+
+
+# Starts
+
+
+@pytest.mark.parametrize("shape", [(6, 6, 6), (5, 9, 7), (6, 3, 6), (6, 5, 3, 4)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_a_pencil_solves_exact_tensors(shape, dtype):
+    rank = 4
+    tensor, _ = planted(6, shape, rank, dtype=dtype)
+    core, _ = leading_part(tensor, shape, range(len(shape)))
+    # Sorting by energy needs a rotation, which cutting to fewer directions brings along.
+    keep = tuple(min(d, rank) if d > rank else d for d in shape)
+    core, _ = leading_part(tensor, keep, range(len(shape)))
+    pencils = Pencils(core, rank)
+    problem = DenseProblem(core)
+    for dominant in (True, False):
+        rows = pencils.start(np.random.default_rng(1), dominant)
+        assert rows is not None
+        grams = Sweeps(problem).start(rows)
+        first = pencils.first_mode
+        point = Sweeps(problem, (first, *(n for n in range(len(shape)) if n != first))).sweep(grams)
+        assert point.loss < 1e-12 * problem.squared_norm
+
+
+def test_pencils_need_two_modes_as_long_as_the_rank():
+    assert pencil_modes((5, 6, 4), 5) == (1, 0)
+    assert pencil_modes((5, 6, 4), 6) is None
+    assert pencil_modes((5, 6), 2) is None
+
+
+def test_rank_one_tensors_are_taken_apart():
+    rng = np.random.default_rng(0)
+    true = [rng.standard_normal((4, d)) for d in (3, 5, 2)]
+    rows = rank_one_rows(np.einsum("ra,rb,rc->rabc", *true))
+    for found, row in zip(rows, true, strict=True):
+        unit = row / np.linalg.norm(row, axis=1, keepdims=True)
+        np.testing.assert_allclose(np.abs(np.sum(found * unit, axis=1)), 1.0, atol=1e-12)
+
+
+def test_leading_rank_one_term_is_found_in_noise():
+    for seed in range(5):
+        tensor, factors = planted(seed, (12, 11, 10), 1, noise=1.0)
+        vectors, energy = leading_rank_one(tensor, np.random.default_rng(seed))
+        match = 1.0
+        for vector, factor in zip(vectors, factors, strict=True):
+            match *= abs(vector @ factor[:, 0]) / np.linalg.norm(factor)
+        assert match > 0.9
+        value = np.einsum("abc,a,b,c->", tensor, *vectors)
+        assert energy == pytest.approx(value**2, rel=1e-6)
+
+
+def test_component_costs_are_what_dropping_costs():
+    tensor, _ = planted(7, (8, 7, 6), 3)
+    problem = DenseProblem(tensor)
+    rows = [f.T.copy() for f in planted(7, (8, 7, 6), 3)[1]]
+    point = Sweeps(problem).start(balanced(rows))
+    costs = component_costs(point)
+    for j in range(3):
+        kept = [np.delete(f, j, axis=0) for f in point.factors]
+        best = min(
+            Sweeps(problem, (mode,)).sweep(Sweeps(problem).start(kept)).loss for mode in range(3)
+        )
+        assert costs[j] == pytest.approx(best, rel=1e-6)
