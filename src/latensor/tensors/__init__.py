@@ -29,8 +29,8 @@ from latensor.tensors.moment import MomentTensor
 from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
 from latensor.tensors.tucker import TuckerTensor
 
-# from latensor.tensors.sparse import SparseTensor
-# from latensor.tensors.tns import read_tns, write_tns
+from latensor.tensors.sparse import SparseTensor
+from latensor.tensors.tns import read_tns, write_tns
 
 __all__ = [
     "CPTensor",

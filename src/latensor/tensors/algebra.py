@@ -39,7 +39,7 @@ def _unfolding_axes(mode: int, n_modes: int, order: str) -> tuple[int, ...]:
 
 
 def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
-    """A tensor as a matrix whose columns are its mode-`mode` fibres (monograph, equation 3.1).
+    """A tensor as a matrix whose columns are its mode-`mode` fibres (monograph, equation 3.2).
 
     Parameters
     ----------
@@ -165,7 +165,7 @@ def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
 
 
 def multilinear(tensor: Any, *operands: Array | None) -> Array:
-    """The multilinear form T(A, B, C) (monograph, equation 3.2).
+    """The multilinear form T(A, B, C) (monograph, equation 3.3).
 
     T(A, B, C)[j1, j2, j3] = sum over i of T[i1, i2, i3] A[i1, j1] B[i2, j2] C[i3, j3].
 
@@ -271,7 +271,7 @@ def kronecker(*matrices: Array) -> Array:
 
 
 def khatri_rao(*matrices: Array) -> Array:
-    """The column-wise Kronecker product of matrices with equal numbers of columns (equation 3.13).
+    """The column-wise Kronecker product of matrices with equal numbers of columns (equation 3.9).
 
     Takes the matrices one by one, or one sequence of them; the rows of the last vary fastest, so
     that `unfold(T, 0) = A @ khatri_rao([B, C]).T` for a CP tensor with factors A, B, C.
@@ -291,7 +291,7 @@ def khatri_rao(*matrices: Array) -> Array:
 
 
 def hadamard(*tensors: Array) -> Array:
-    """The entrywise product of arrays of one shape (equation 3.14), one by one or as a sequence."""
+    """The entrywise product of arrays of one shape (equation 3.10), one by one or as a sequence."""
     _, items = _resolve_sequence(tensors, "tensors")
     _require_one_shape(items, "tensors")
     result = items[0]

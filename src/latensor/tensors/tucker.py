@@ -1,4 +1,4 @@
-"""A tensor in Tucker form: a core with one factor per mode (monograph 3.2, equation 3.10)."""
+"""A tensor in Tucker form: a core with one factor per mode (monograph 3.2, equation 3.7)."""
 
 from __future__ import annotations
 

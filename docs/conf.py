@@ -1,0 +1,161 @@
+"""How the documentation is built: `make docs`, or `sphinx-build -W docs docs/_build/html`."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from importlib import import_module
+from typing import Any
+
+import latensor
+
+project = "latensor"
+author = "The latensor developers"
+copyright = "the latensor developers, BSD-3-Clause"
+release = version = latensor.__version__
+
+extensions = [
+    "myst_parser",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.autosummary",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.mathjax",
+]
+myst_enable_extensions = ["dollarmath", "amsmath"]
+myst_heading_anchors = 3
+exclude_patterns = ["_build"]
+
+html_theme = "furo"
+html_title = f"latensor {release}"
+
+# Docstrings put argument names and code in single backticks.
+default_role = "code"
+napoleon_google_docstring = False
+napoleon_use_rtype = False
+napoleon_use_ivar = True
+napoleon_attr_annotations = False
+autosummary_generate = False
+autodoc_typehints = "none"
+autodoc_member_order = "bysource"
+autodoc_default_options = {"members": True, "inherited-members": True}
+
+# Where api.md lists the public names; see `list_public_names`.
+_MARK = "<!-- public names -->"
+# Subpackages whose remaining names are public too, as `lt.decomposition.PowerMethod`.
+_OPEN = ("moments", "whitening", "decomposition", "plots")
+
+
+def list_public_names(app: Any, page: str, source: list[str]) -> None:
+    """Put the names of `latensor._HOMES` into the API page, one section per subpackage."""
+    if page != "api":
+        return
+    if _MARK not in source[0]:
+        raise ValueError(f"api.md lacks the line {_MARK!r}, which the list of names replaces")
+    source[0] = source[0].replace(_MARK, "\n".join(map(_section, latensor._HOMES)))
+
+
+def _section(home: str) -> str:
+    module = import_module(f"latensor.{home}")
+    entries = {f"latensor.{name}": getattr(latensor, name) for name in latensor._HOMES[home]}
+    if home in _OPEN:
+        for name in getattr(module, "__all__", ()):
+            if name not in latensor._HOMES[home]:
+                entries[f"latensor.{home}.{name}"] = getattr(module, name)
+    summary = (module.__doc__ or "").strip().split("\n\n")[0]
+    listing = "\n".join(f"   {path}" for path in entries)
+    details = "\n".join(_directive(path, value) for path, value in entries.items())
+    return (
+        f"## latensor.{home}\n\n{summary}\n\n"
+        f"```{{eval-rst}}\n.. autosummary::\n   :nosignatures:\n\n{listing}\n\n{details}```\n"
+    )
+
+
+def _directive(path: str, value: object) -> str:
+    if not isinstance(value, type):
+        return f".. {'autofunction' if callable(value) else 'autodata'}:: {path}\n"
+    if issubclass(value, BaseException):
+        return f".. autoexception:: {path}\n"
+    return f".. autoclass:: {path}\n"
+
+
+def skip_foreign(
+    app: Any, what: str, name: str, obj: object, skip: bool, options: object
+) -> bool | None:
+    """Leave out what a class inherits from other packages, which document it themselves."""
+    source = getattr(obj, "fget", None) or getattr(obj, "__func__", obj)
+    owner = source if getattr(source, "__module__", None) else getattr(source, "__objclass__", None)
+    module = getattr(owner, "__module__", None)
+    foreign = module is not None and not module.startswith("latensor")
+    return True if foreign or inspect.isbuiltin(source) else None
+
+
+def adapt_sections(
+    app: Any, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Rewrite latensor's short docstring sections into the form that napoleon expects.
+
+    Ours say "name : shape and meaning", with continuation lines indented: all of it becomes the
+    description. Paragraphs after the last parameter, which napoleon would read as more of them,
+    move before the section.
+    """
+    start = 0
+    while start < len(lines) - 1:
+        if not _is_heading(lines, start):
+            start += 1
+            continue
+        rest = range(start + 2, len(lines) - 1)
+        stop = next((i for i in rest if _is_heading(lines, i)), len(lines))
+        title, body = lines[start].strip(), lines[start + 2 : stop]
+        prose: list[str] = []
+        if title in ("Parameters", "Attributes"):
+            body, prose = _entries(body)
+        elif title == "Returns" and not any(line.startswith(" ") for line in body):
+            body = [" ".join(line for line in body if line.strip()), ""]
+        section = [*prose, lines[start], lines[start + 1], *body]
+        lines[start:stop] = section
+        start += len(section)
+
+
+def _entries(body: list[str]) -> tuple[list[str], list[str]]:
+    """The entries of a section in napoleon's form, and the prose that follows them."""
+    result: list[str] = []
+    for i, line in enumerate(body):
+        new = bool(line.strip()) and not line.startswith(" ")
+        if new and " : " not in line and (i == 0 or not body[i - 1].strip()):
+            return [*result, ""], [*body[i:], ""]
+        head, colon, meaning = line.partition(" : ")
+        result += [head, f"    {meaning}"] if new and colon else [line]
+    return result, []
+
+
+def _is_heading(lines: list[str], i: int) -> bool:
+    underline = lines[i + 1].strip()
+    return bool(lines[i].strip()) and len(underline) > 2 and set(underline) == {"-"}
+
+
+def escape_formulas(
+    app: Any, what: str, name: str, obj: object, options: object, lines: list[str]
+) -> None:
+    """Keep |g| and components_ in a docstring's prose from being read as reStructuredText."""
+    if isinstance(obj, property):
+        # Napoleon takes what stands before a colon for the type of the property.
+        lines[:] = [*inspect.cleandoc(obj.__doc__ or "").splitlines(), ""]
+    in_example = False
+    for i, line in enumerate(lines):
+        in_example = line.lstrip().startswith(">>>") or (in_example and bool(line.strip()))
+        if in_example or line.lstrip().startswith(".. "):
+            continue
+        parts = re.split(r"(`+[^`]*`+)", line)
+        for j in range(0, len(parts), 2):
+            parts[j] = re.sub(r"(?<!\\)\|", r"\\|", parts[j])
+            parts[j] = re.sub(r"(?<=[^\W_])_(?![\w\\`])", r"\\_", parts[j])
+        lines[i] = "".join(parts)
+
+
+def setup(app: Any) -> None:
+    """Connect the functions above."""
+    app.connect("source-read", list_public_names)
+    app.connect("autodoc-skip-member", skip_foreign)
+    # One before napoleon (500), one after it, to see what it made of the sections.
+    app.connect("autodoc-process-docstring", adapt_sections, priority=100)
+    app.connect("autodoc-process-docstring", escape_formulas, priority=900)
