@@ -18,6 +18,11 @@ _HOMES = {
         "NotIdentifiableError",
         "RankDeficientError",
     ),
+    "decomposition": (
+        "Decomposition",
+        "decompose",
+    ),
+    "plots": (),
     "tensors": (
         "CPTensor",
         "Contractible",

@@ -13,6 +13,7 @@ from latensor.arrays.factorization import (
     low_rank_approximation,
     pseudo_inverse,
     solve_positive,
+    svd_with_next,
     truncated_svd,
 )
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
@@ -163,6 +164,26 @@ def test_a_bulk_without_a_gap_still_gives_its_values():
         warnings.simplefilter("ignore", ConvergenceWarning)
         found = truncated_svd(matrix, 3, method="randomized").singular_values
     assert np.abs(found / np.linalg.svd(matrix, compute_uv=False)[:3] - 1).max() < 1e-10
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_copies_of_a_value_are_found_beyond_the_size_of_a_block(seed):
+    values = np.r_[np.full(12, 2.0), np.linspace(1.9, 0.01, 788)]
+    matrix = scipy.sparse.diags_array(np.random.default_rng(seed).permutation(values)).tocsr()
+    found = truncated_svd(matrix, 15, method="randomized", random_state=seed)
+    assert np.abs(found.singular_values - values[:15]).max() < 1e-12
+    pairs = leading_eigenpairs(matrix, 15, random_state=seed)
+    assert np.abs(pairs.values - values[:15]).max() < 1e-12
+
+
+@pytest.mark.parametrize("shape", [(90, 40), (900, 700)])
+def test_the_next_value_is_the_edge_of_the_gap(shape):
+    values = np.r_[5.0, 4.0, 3.0, np.linspace(0.5, 0.1, 30)]
+    matrix = with_spectrum(np.random.default_rng(0), *shape, values)
+    found, following = svd_with_next(matrix, 3)
+    assert np.abs(found.singular_values - values[:3]).max() < 1e-12
+    assert following == pytest.approx([0.5], rel=1e-2)
+    assert svd_with_next(matrix[:3], 3)[1].shape == (0,)
 
 
 def test_large_sparse_matrix_is_never_made_dense():

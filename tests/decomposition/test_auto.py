@@ -86,7 +86,7 @@ def test_weak_components_are_not_lost():
     noise = rng.standard_normal((60, 60, 60))
     tensor = compose(factors, weights) + 1e-4 * noise / np.linalg.norm(noise)
     result = decompose(tensor, 8, random_state=0)
-    np.testing.assert_allclose(result.weights, weights, rtol=0.02)
+    np.testing.assert_allclose(np.abs(result.weights), weights, rtol=0.01)
 
 
 def test_history_falls_and_ends_at_the_residual():
@@ -188,8 +188,8 @@ def test_a_pencil_solves_exact_tensors(shape, dtype):
     core, _ = leading_part(tensor, keep, range(len(shape)))
     pencils = Pencils(core, rank)
     problem = DenseProblem(core)
-    for dominant in (True, False):
-        rows = pencils.start(np.random.default_rng(1), dominant)
+    for seed in (1, 2):
+        rows = pencils.start(np.random.default_rng(seed))
         assert rows is not None
         grams = Sweeps(problem).start(rows)
         first = pencils.first_mode

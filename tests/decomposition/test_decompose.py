@@ -315,7 +315,10 @@ def test_callback_works_with_zero_tolerance():
 def test_values_like_reference_are_not_aliased():
     tensor, factors = planted(14, (6, 5, 4), 2)
     result = decompose(
-        tensor, 2, algorithm=AlternatingLeastSquares(max_iter=1), init=(None, factors),
+        tensor,
+        2,
+        algorithm=AlternatingLeastSquares(max_iter=1),
+        init=(None, factors),
         fixed_modes=(0,),
     )
     assert not np.shares_memory(result.factors[0], factors[0])

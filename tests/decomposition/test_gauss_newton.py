@@ -26,7 +26,10 @@ def test_collinear_components_take_fewer_steps_than_alternating(seed):
     init = decompose(tensor, 4, algorithm=AlternatingLeastSquares(max_iter=5), random_state=seed)
     newton = decompose(tensor, 4, algorithm=GaussNewton(target=1.05e-4), init=init)
     plain = decompose(
-        tensor, 4, algorithm=AlternatingLeastSquares(extrapolate=False, tol=0.0), init=init,
+        tensor,
+        4,
+        algorithm=AlternatingLeastSquares(extrapolate=False, tol=0.0),
+        init=init,
         max_iter=2 * newton.n_iter,
     )
     assert newton.status is Status.TARGET_REACHED

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from latensor.exceptions import InvalidInputError
-from latensor.tensors import coordinates
+from latensor.tensors import _kernels, coordinates
 from latensor.tensors.sparse import SparseTensor
 from sparse_examples import dense_example, random_factors
 
@@ -110,6 +110,28 @@ def test_input_is_copied_and_tensor_is_frozen():
             array[0] = 0
     with pytest.raises(AttributeError):
         tensor.shape = (3, 3)
+
+
+def test_foreign_byte_order():
+    values = np.array([1.0, 2.0], ">f8")
+    for tensor in (
+        SparseTensor(np.array([[0], [1]], ">i4"), values),
+        SparseTensor.from_dense(values),
+    ):
+        assert tensor.dtype.isnative
+        np.testing.assert_array_equal(tensor.mttkrp([np.ones((2, 1))], 0), [[1], [2]])
+
+
+def test_kernels_are_compiled_where_nothing_can_be_written(monkeypatch):
+    compile_function = _kernels.numba.njit
+
+    def without_cache(cache=False, **options):
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return compile_function(**options)
+
+    monkeypatch.setattr(_kernels.numba, "njit", without_cache)
+    assert _kernels._jit(lambda x: x + 1)(1) == 2
 
 
 def test_pickling():
@@ -293,6 +315,7 @@ BAD_CALLS = {
     "gram mode": (lambda: TENSOR.unfold_gram(5), "mode=5 is out of range"),
     "inner shape": (lambda: TENSOR.inner(np.ones((3, 4))), r"other has shape \(3, 4\)"),
     "inner nan": (lambda: TENSOR.inner(np.full((3, 4, 5), np.nan)), "other holds"),
+    "inner objects": (lambda: TENSOR.inner(np.full((3, 4, 5), None)), "other has dtype object"),
     "inner kind": (lambda: TENSOR.inner(None), "other must be an array"),
     "permute": (lambda: TENSOR.permute((0, 0, 1)), "must name each of the 3 modes once"),
     "permute mode": (lambda: TENSOR.permute((0, 1, 3)), "modes=3 is out of range"),

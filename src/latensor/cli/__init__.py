@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 import latensor
+from latensor.cli.decompose import decompose
 from latensor.cli.demo import demo
 
 
@@ -17,6 +18,7 @@ def main() -> None:
     """
 
 
+main.add_command(decompose)
 main.add_command(demo)
 
 __all__ = ["main"]

@@ -1,6 +1,10 @@
 """Figures for people who would rather look than read (needs the extra `plots`)."""
 
+from latensor.plots.comparison import comparison
+from latensor.plots.components import components
 from latensor.plots.figures import save
+from latensor.plots.history import residual_history
 from latensor.plots.pictures import images
+from latensor.plots.rank_evidence import rank_evidence
 
-__all__ = ["images", "save"]
+__all__ = ["comparison", "components", "images", "rank_evidence", "residual_history", "save"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-import tempfile
+import secrets
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,12 @@ def save(figure: Any, path: str | os.PathLike[str], dpi: int = 120) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(suffix=target.suffix, dir=target.parent)
-    os.close(handle)
+    # Not by tempfile, whose files only their owner may read.
+    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(6)}{target.suffix}")
     try:
-        figure.savefig(name, dpi=dpi)
-        os.replace(name, target)
+        figure.savefig(temporary, dpi=dpi)
+        os.replace(temporary, target)
     except BaseException:
-        os.unlink(name)
+        temporary.unlink(missing_ok=True)
         raise
     return target

@@ -27,10 +27,9 @@ from latensor.tensors.interoperability import from_pyttb, from_tensorly
 from latensor.tensors.kruskal import KruskalRank, kruskal_rank
 from latensor.tensors.moment import MomentTensor
 from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
-from latensor.tensors.tucker import TuckerTensor
-
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tns import read_tns, write_tns
+from latensor.tensors.tucker import TuckerTensor
 
 __all__ = [
     "CPTensor",

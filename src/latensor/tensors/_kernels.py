@@ -7,13 +7,21 @@ order whichever thread takes which task; they hold no lock and are run from seve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 
-# Multiplications and additions may be fused, but never reordered: results stay reproducible.
-_jit = numba.njit(cache=True, nogil=True, error_model="numpy", fastmath={"contract"})
+
+def _jit(function: Callable[..., Any]) -> Any:
+    """A compiled function, kept on disk where there is a place to write to."""
+    # Multiplications and additions may be fused, but never reordered: results stay reproducible.
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package's folder nor the user's can be written to
+        return numba.njit(**options)(function)
 
 
 def thread_count() -> int:

@@ -194,9 +194,11 @@ class Nonzeros:
         kept = self._trees.get(root_modes[0]) if len(root_modes) == 1 else None
         if kept is not None:
             return kept
-        if self._by_length is None:
-            self._by_length = sort_rows(self.rows, self.values, by_length(self.shape), self.shape)
-        tree = build_tree(*self._by_length, self.shape, root_modes)
+        ordered = self._by_length
+        if ordered is None:
+            ordered = sort_rows(self.rows, self.values, by_length(self.shape), self.shape)
+            self._by_length = ordered
+        tree = build_tree(*ordered, self.shape, root_modes)
         if len(root_modes) == 1:
             self._trees[root_modes[0]] = tree
         if len(self._trees) == self.order:

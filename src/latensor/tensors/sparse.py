@@ -67,7 +67,7 @@ class SparseTensor:
                 f"values must be a vector with one number per row of coordinates ({len(rows)}), "
                 f"got shape {given.shape}"
             )
-        entries = resolve(values=given)[1]["values"].copy()  # the caller may change theirs
+        entries = _native(resolve(values=given)[1]["values"])
         refuse_nonfinite(entries, "values")
         rows, entries = sort_rows(rows, entries, range(len(dimensions)), dimensions)
         rows, entries = sum_duplicates(rows, entries)
@@ -92,7 +92,7 @@ class SparseTensor:
         refuse_nonfinite(dense, "array")
         shape = check_shape(dense.shape)
         rows, _ = check_coordinates(np.argwhere(dense), shape)
-        return cls._trusted(rows, dense[dense != 0], shape)
+        return cls._trusted(rows, _native(dense[dense != 0]), shape)
 
     @classmethod
     def from_scipy(cls, matrix: Any) -> SparseTensor:
@@ -300,7 +300,7 @@ class SparseTensor:
         """
         factored = hasattr(other, "factors")
         if not isinstance(other, SparseTensor) and not factored:
-            other = host_array(other, "other")
+            other = resolve(other=host_array(other, "other"))[1]["other"]
         if tuple(other.shape) != self.shape:
             raise InvalidInputError(
                 f"other has shape {tuple(other.shape)}, but the tensor has shape {self.shape}"
@@ -322,3 +322,8 @@ class SparseTensor:
     def unfold_gram(self, mode: int, max_size: int = MAX_SIZE) -> Array:
         """X X^H (d, d) of the mode-`mode` unfolding X, whose eigenvectors the HOSVD takes."""
         return unfold_gram(self._nonzeros, check_mode(mode, self.order), max_size)
+
+
+def _native(values: Any) -> Any:
+    """A copy, as the caller may change theirs, in the byte order that kernels know."""
+    return values.astype(values.dtype.newbyteorder("="))

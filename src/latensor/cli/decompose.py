@@ -1,0 +1,239 @@
+"""`latensor decompose`: from a file to components, a certificate and figures."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+
+import latensor as lt
+from latensor.cli.files import Input, read_input
+from latensor.cli.findings import (
+    ARRAYS,
+    COMMAND,
+    FIGURES,
+    Run,
+    print_components,
+    print_tucker,
+    save,
+    say,
+)
+from latensor.cli.progress import Meter, progress_meter
+from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.saving import SUMMARY, output_folder
+
+_EPILOG = """\b
+Examples:
+  latensor decompose spectra.npy                      choose the rank, print a certificate
+  latensor decompose spectra.npz --array x --rank 3   an array of an archive
+  latensor decompose mails.tns.gz --rank 10 --nonnegative --out found
+  latensor decompose photo.jpg --tucker 50,50,3       a core of 50 x 50 x 3
+  latensor decompose spectra.npy --tucker 0.99        as small as holds 99 % of the energy
+  latensor decompose gaps.npy --rank 2 --missing nan  fit only what was measured
+"""
+
+
+def _read_rank(context: Any, parameter: Any, value: str | None) -> int | str | None:
+    if value is None or value == "auto":
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        raise Refusal(f"--rank={value} must be a whole number, or auto") from None
+
+
+def _read_ranks(
+    context: Any, parameter: Any, value: str | None
+) -> tuple[int | float | None, ...] | None:
+    if value is None:
+        return None
+    return tuple(_read_entry(word.strip(), value) for word in value.split(","))
+
+
+def _read_entry(word: str, value: str) -> int | float | None:
+    if word == "-":
+        return None
+    try:
+        return int(word) if word.isdigit() else float(word)
+    except ValueError:
+        raise Refusal(
+            f"--tucker={value} must be numbers between commas, one per mode (- keeps a mode "
+            "whole), or one share of the energy such as 0.99"
+        ) from None
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--rank",
+    callback=_read_rank,
+    metavar="K|auto",
+    help="Number of components; auto, the default, chooses it and shows why.",
+)
+@click.option(
+    "--tucker",
+    callback=_read_ranks,
+    metavar="R1,R2,...|SHARE",
+    help="Tucker form in place of components: the size of its core, one number per mode (- keeps "
+    "a mode whole) or one for all; or the share of the energy to hold, as 0.99.",
+)
+@click.option("--nonnegative", is_flag=True, help="Keep all factors at or above zero.")
+@click.option("--array", metavar="NAME", help="Which array of an .npz file.")
+@click.option(
+    "--mask",
+    metavar="NAME",
+    help="What was observed: an array of the same .npz file, or a file; True is observed.",
+)
+@click.option(
+    "--missing",
+    metavar="NAME",
+    help="The opposite of --mask: True is missing; nan stands for all NaN entries.",
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same answer.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help=f"Folder for {ARRAYS}, {SUMMARY} and figures; made if it does not exist.",
+)
+def decompose(
+    file: Path,
+    rank: int | str | None,
+    tucker: tuple[int | float | None, ...] | None,
+    nonnegative: bool,
+    array: str | None,
+    mask: str | None,
+    missing: str | None,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Decompose the tensor in FILE and say how far to trust the result.
+
+    FILE is .npy, .npz, .tns, .tns.gz or an image. Without --out nothing is written.
+    """
+    if tucker is not None and rank is not None:
+        raise Refusal("--rank and --tucker exclude each other: give one of them")
+    with errors_in_one_line():
+        if out is None:
+            _execute(file, rank, tucker, nonnegative, array, mask, missing, seed)
+            return
+        if out.exists() and not out.is_dir():
+            raise Refusal(f"--out={out} is a file: give a folder")
+        with output_folder(out, COMMAND, frozenset({ARRAYS, SUMMARY, *FIGURES})) as output:
+            run = _execute(file, rank, tucker, nonnegative, array, mask, missing, seed)
+            save(run, output)
+        names = ", ".join([ARRAYS, SUMMARY, *(n for n in FIGURES if (out / n).exists())])
+        say(run.console, f"Saved in {out}: {names}")
+
+
+def _execute(
+    file: Path,
+    rank: int | str | None,
+    tucker: tuple[int | float | None, ...] | None,
+    nonnegative: bool,
+    array: str | None,
+    mask: str | None,
+    missing: str | None,
+    seed: int,
+) -> Run:
+    """Read, decompose and print."""
+    source = read_input(file, array, mask, missing)
+    run = Run(source, Console(), seed, nonnegative)
+    say(run.console, source.description)
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as caught, progress_meter(run.console) as meter:
+        warnings.simplefilter("always", lt.ConvergenceWarning)
+        try:
+            if tucker is None:
+                _fit_components(run, rank, meter)
+            else:
+                _fit_tucker(run, tucker, meter)
+        except lt.InvalidInputError as error:
+            raise _with_advice(error, source) from error
+    run.seconds = time.perf_counter() - start
+    run.notes += [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
+    (print_components if tucker is None else print_tucker)(run)
+    return run
+
+
+def _with_advice(error: Exception, source: Input) -> Exception:
+    """The error, with the option that helps against NaN."""
+    tensor = source.tensor
+    if source.mask is None and not source.is_sparse and tensor.dtype.kind in "fc":
+        missing = int(np.isnan(tensor).sum())
+        if missing:
+            return Refusal(f"{error}; --missing nan leaves out the {missing} NaN")
+    return error
+
+
+def _fit_components(run: Run, rank: int | str | None, meter: Meter) -> None:
+    from latensor.diagnostics import certify, select_rank
+
+    source = run.source
+    tensor = source.tensor
+    if rank is None or rank == "auto":
+        if source.mask is not None:
+            raise Refusal("a rank cannot be chosen where entries are missing: give --rank K")
+        meter.step("choosing the rank")
+        run.selection = select_rank(tensor, random_state=run.seed)
+        rank = max(run.selection.rank, 1)
+        if run.selection.rank == 0:
+            run.notes.append("One component was fitted all the same; take it for noise.")
+    show = meter.step(f"CP of rank {rank}")
+    run.found = lt.decompose(
+        tensor,
+        rank,
+        nonnegative=run.nonnegative,
+        mask=source.mask,
+        random_state=run.seed,
+        callback=show,
+    )
+    meter.step("certifying")
+    if source.mask is None:
+        run.certificate = certify(run.found, tensor)
+    else:
+        run.certificate = certify(run.found)
+        run.notes.append(
+            "With missing entries the certificate rests on the components and the residual alone."
+        )
+
+
+def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -> None:
+    from latensor.decomposition.tucker import tucker
+
+    source = run.source
+    if source.mask is not None:
+        raise Refusal("--tucker cannot leave out missing entries: use --rank K")
+    kept = [mode for mode, entry in enumerate(ranks) if entry is not None]
+    asked: Any = [ranks[mode] for mode in kept] if len(ranks) > 1 else ranks[0]
+    if not kept:
+        raise Refusal("--tucker keeps every mode whole: give a number for at least one")
+    if len(ranks) > 1 and len(ranks) != len(source.shape):
+        raise Refusal(
+            f"--tucker has {len(ranks)} entries, but the tensor has {len(source.shape)} modes: "
+            "give one per mode (- keeps it whole), or one for all"
+        )
+    show: Callable[[Any], None] | None = meter.step(f"Tucker of {asked}")
+    whole = all(isinstance(entry, int) for entry in ranks if entry is not None)
+    run.found = tucker(
+        source.tensor,
+        asked,
+        modes=kept if len(kept) < len(ranks) else None,
+        nonnegative=run.nonnegative,
+        random_state=run.seed,
+        # Shares of the energy are met without iterating, and there is nothing to show.
+        callback=show if whole else None,
+    )

@@ -1,0 +1,192 @@
+"""What `latensor decompose` has to say: on the terminal, in files and in figures."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+import latensor as lt
+from latensor.cli.files import Input
+from latensor.cli.saving import Output
+
+COMMAND = "latensor decompose"
+ARRAYS = "decomposition.npz"
+FIGURES = ("components.png", "history.png", "rank.png", "image.png")
+# Components that are listed one by one.
+_ROWS = 20
+_ABOUT_TUCKER = """
+A Tucker form compresses; it does not explain. The subspace of each mode is determined by the data,
+but the directions in it may be rotated if the core is rotated back. For components that can be
+interpreted one by one, use --rank."""
+
+
+@dataclass
+class Run:
+    """One run of the command: what was read, what was found, and what there is to say."""
+
+    source: Input
+    console: Console
+    seed: int
+    nonnegative: bool
+    notes: list[str] = field(default_factory=list)
+    selection: Any = None
+    certificate: Any = None
+    found: Any = None
+    seconds: float = 0.0
+
+
+def say(console: Console, text: str) -> None:
+    """A line as it is: no mark-up, no colours, no breaks."""
+    console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+def _table(*titles: str) -> Table:
+    table = Table(*titles)
+    for column in table.columns:
+        column.justify = "right"
+    return table
+
+
+def print_components(run: Run) -> None:
+    """Print the components, how well they fit, and the certificate."""
+    console, found = run.console, run.found
+    if run.selection is not None:
+        say(console, f"\n{run.selection}\n")
+    order = len(found.factors)
+    table = _table("component", "weight", *(f"peak in mode {m}" for m in range(order) if order < 7))
+    weights = np.asarray(found.weights)
+    factors = [np.asarray(f) for f in found.factors]
+    for j in range(min(found.rank, _ROWS)):
+        peaks = [str(int(np.argmax(np.abs(f[:, j])))) for f in factors if order < 7]
+        table.add_row(str(j), _number(weights[j]), *peaks)
+    console.print(table)
+    if found.rank > _ROWS:
+        rest = np.abs(weights[_ROWS:])
+        line = f"and {len(rest)} more, with weights from {_number(rest.max())}"
+        say(console, f"{line} to {_number(rest.min())}")
+    parameters = found.rank * (sum(run.source.shape) + 1)
+    _print_fit(run, f"CP of rank {found.rank}", parameters)
+    for note in run.notes:
+        say(console, f"Note: {note}")
+    say(console, f"\n{run.certificate}")
+
+
+def print_tucker(run: Run) -> None:
+    """Print what each mode keeps and how well the form fits."""
+    console, found = run.console, run.found
+    table = _table("mode", "size", "kept", "energy in the first", "in the last")
+    core = np.abs(np.asarray(found.core)).astype(float)
+    for mode, (size, kept) in enumerate(zip(run.source.shape, core.shape, strict=True)):
+        others = tuple(m for m in range(core.ndim) if m != mode)
+        energy = (core**2).sum(axis=others)
+        shares = 100 * energy / (energy.sum() or 1.0)
+        first, last = f"{shares[0]:.4g} %", f"{shares[-1]:.4g} %"
+        if found.factors[mode] is None:
+            first = last = "-"
+        table.add_row(str(mode), str(size), str(kept), first, last)
+    console.print(table)
+    _print_fit(run, f"Tucker of core {_by(core.shape)}", _tucker_size(found))
+    for note in run.notes:
+        say(console, f"Note: {note}")
+    say(console, _ABOUT_TUCKER)
+
+
+def _print_fit(run: Run, form: str, parameters: int) -> None:
+    found, shape = run.found, run.source.shape
+    entries = prod(shape)
+    size = f"{parameters:,} numbers for {entries:,} entries"
+    if parameters < entries:
+        ratio = entries / parameters
+        size += f", {ratio:,.0f} times fewer" if ratio >= 100 else f", {ratio:.3g} times fewer"
+    say(run.console, f"{form}: {size}")
+    residual = float(found.residual)
+    explained = f"{100 * max(1 - residual**2, 0.0):.6g} % of the energy"
+    say(run.console, f"Relative residual {residual:.4g} (fit {1 - residual:.4f}, {explained})")
+    if not found.n_iter:
+        say(run.console, f"Computed at once, in {run.seconds:.2f} s")
+        return
+    count = f"{found.n_iter} iteration" + ("" if found.n_iter == 1 else "s")
+    say(run.console, f"{count}, {run.seconds:.2f} s; {str(found.status).replace('`', '')}")
+
+
+def _tucker_size(found: Any) -> int:
+    return int(prod(found.core.shape) + sum(prod(f.shape) for f in found.factors if f is not None))
+
+
+def _by(shape: tuple[int, ...]) -> str:
+    return " x ".join(str(d) for d in shape)
+
+
+def _number(value: Any) -> str:
+    if np.iscomplexobj(value):
+        return f"{complex(value):.4g}"
+    return f"{float(value):,.1f}" if 1e3 <= abs(value) < 1e7 else f"{float(value):.5g}"
+
+
+def save(run: Run, output: Output) -> None:
+    """Write the arrays, the summary and the figures of a run."""
+    found = run.found
+    is_cp = hasattr(found, "weights")
+    factors = {
+        f"factor_{mode}": np.asarray(factor)
+        for mode, factor in enumerate(found.factors)
+        if factor is not None
+    }
+    first = {"weights": found.weights} if is_cp else {"core": found.core}
+    output.arrays(ARRAYS, {**{k: np.asarray(v) for k, v in first.items()}, **factors})
+    try:
+        _draw(run, output.folder)
+    except ImportError:
+        run.notes.append("figures need matplotlib: pip install 'latensor[plots]'")
+        say(run.console, f"Note: {run.notes[-1]}")
+    source = run.source
+    content: dict[str, Any] = {
+        "version": lt.__version__,
+        "source": {
+            "path": str(source.path),
+            "array": source.array,
+            "shape": list(source.shape),
+            "dtype": str(source.tensor.dtype),
+            "nonzeros": source.tensor.nnz if source.is_sparse else None,
+            "masked": source.mask is not None,
+        },
+        "kind": "cp" if is_cp else "tucker",
+        "nonnegative": run.nonnegative,
+        "seed": run.seed,
+        "ranks": [found.rank] if is_cp else list(found.core.shape),
+        "weights": np.asarray(found.weights) if is_cp else None,
+        "residual": float(found.residual),
+        "fit": 1.0 - float(found.residual),
+        "status": found.status.name,
+        "iterations": found.n_iter,
+        "history": found.history,
+        "seconds": run.seconds,
+        "certificate": None if run.certificate is None else run.certificate.to_dict(),
+        "rank_selection": None if run.selection is None else run.selection.to_dict(),
+        "notes": run.notes,
+    }
+    output.summary(COMMAND, content)
+
+
+def _draw(run: Run, folder: Path) -> None:
+    from latensor import plots
+
+    found = run.found
+    plots.save(plots.components(found), folder / "components.png")
+    if len(found.history) > 1:
+        plots.save(plots.residual_history(found), folder / "history.png")
+    if run.selection is not None:
+        plots.save(plots.rank_evidence(run.selection), folder / "rank.png")
+    if run.source.is_image:
+        model = found.tensor.to_dense()
+        form = "CP" if hasattr(found, "weights") else "Tucker"
+        kept = _tucker_size(found) if form == "Tucker" else found.rank * (sum(model.shape) + 1)
+        original = f"original, {model.size:,} numbers"
+        pictures = {original: run.source.tensor, f"{form}, {kept:,} numbers": model}
+        plots.save(plots.images(pictures), folder / "image.png")

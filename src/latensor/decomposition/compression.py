@@ -1,0 +1,188 @@
+"""Compress a tensor to a small core that holds nearly all it shares with any low-rank fit.
+
+Sequentially truncated HOSVD: T is projected on orthonormal bases U_n of r_n = rank + p directions
+per mode, G = T(U_1, ..., U_N). A CP fit of G, expanded by the U_n, fits T with
+|T - model|^2 = (|T|^2 - |G|^2) + |G - core model|^2, so that every error found on the core is the
+exact error on the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from latensor.arrays import Array, like, to_host
+from latensor.decomposition.problem import Problem, multiply_mode, widened
+from latensor.tensors.contractible import Contractible
+
+# A mode is compressed only if that removes at least a quarter of it.
+_WORTHWHILE = 0.75
+_SUBSPACE_STEPS = 3
+# Entries of the largest core that is worth a dense array on the host.
+LARGEST_CORE = 1 << 24
+
+
+@dataclass(frozen=True)
+class Compression:
+    """A core and the bases that expand it.
+
+    Attributes
+    ----------
+    core : array (r_1, ..., r_N), double precision, on the host
+    bases : per mode the transposed basis (r_n, d_n), or None where the mode is not compressed
+    base : float, squared norm of what the core leaves out, |T|^2 - |G|^2
+    """
+
+    core: Array
+    bases: tuple[Array | None, ...]
+    base: float
+
+    def expand(self, factors: Sequence[Array]) -> tuple[Array, ...]:
+        """Transposed factors of the core as transposed factors of the tensor."""
+        return tuple(
+            f if u is None else like(f, u) @ u for f, u in zip(factors, self.bases, strict=True)
+        )
+
+
+def oversampling(rank: int) -> int:
+    """How many directions beyond the rank a basis keeps, so that compression costs no accuracy."""
+    return int(np.clip(rank, 10, 25))
+
+
+def compressed_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
+    """The shape of the core; modes too short to gain by it keep their dimension."""
+    size = rank + oversampling(rank)
+    return tuple(size if size <= _WORTHWHILE * d else d for d in shape)
+
+
+def compress_dense(
+    tensor: Array, rank: int, rng: np.random.Generator, squared_norm: float
+) -> Compression:
+    """Compress a NumPy array in two or three passes over it.
+
+    The first basis comes from a sketch: the longest mode is contracted with a Gaussian matrix,
+    which leaves (rank + p) times the other dimensions columns to see the mode through, so that no
+    power iteration is needed. The other bases come from the exact Grams of the shrunken tensor.
+    """
+    shape = compressed_shape(tensor.shape, rank)
+    order = tensor.ndim
+    shrinking = [n for n in range(order) if shape[n] < tensor.shape[n]]
+    bases: dict[int, Array] = {}
+    current = tensor
+    correct = None
+    if len(shrinking) > 1:
+        # Of equally long modes an inner one: contracting it runs slab by slab, in cache.
+        longest = max(range(order), key=lambda n: (tensor.shape[n], 0 < n < order - 1))
+        first = max(
+            (n for n in shrinking if n != longest),
+            key=lambda n: (n in (0, order - 1), tensor.shape[n], -n),
+        )
+        width = rank + oversampling(rank)
+        sketch = rng.standard_normal((width, tensor.shape[longest]))
+        seen = unfolding(multiply_mode(tensor, sketch, longest), first)
+        bases[first] = leading_directions(seen, shape[first], rng)
+        current = multiply_mode(tensor, bases[first].conj(), first)
+        shrinking.remove(first)
+        if seen.shape[1] < width * shape[first]:
+            correct = first
+    # The mode that shrinks most goes first: it makes everything after it cheaper. Of equals the
+    # last mode, whose unfolding needs no copy.
+    for mode in sorted(shrinking, key=lambda n: (shape[n] / tensor.shape[n], -n)):
+        bases[mode] = leading_directions(unfolding(current, mode), shape[mode], rng)
+        current = multiply_mode(current, bases[mode].conj(), mode)
+    core = widened(current)
+    base = max(squared_norm - float(np.vdot(core, core).real), 0.0)
+    if correct is not None and base > 1e-10 * squared_norm:
+        # A sketch that sees a mode through few columns misses part of it: one step of
+        # higher-order orthogonal iteration corrects that basis.
+        current = tensor
+        for mode in sorted(bases, key=lambda n: shape[n] / tensor.shape[n]):
+            if mode != correct:
+                current = multiply_mode(current, bases[mode].conj(), mode)
+        bases[correct] = leading_directions(unfolding(current, correct), shape[correct], rng)
+        core = widened(multiply_mode(current, bases[correct].conj(), correct))
+        base = max(squared_norm - float(np.vdot(core, core).real), 0.0)
+    return Compression(np.ascontiguousarray(core), tuple(bases.get(n) for n in range(order)), base)
+
+
+def compress_contractible(
+    tensor: Contractible, problem: Problem, rank: int, rng: np.random.Generator, rounds: int = 2
+) -> Compression:
+    """Compress a tensor that is known through contractions: sparse, factored or implicit.
+
+    Bases come from the exact Grams of the unfoldings where the tensor offers `unfold_gram`, from
+    Gaussian contractions of the other modes elsewhere; rounds of higher-order orthogonal
+    iteration, each basis from the tensor contracted with the others, then improve them all.
+    """
+    shape = compressed_shape(tensor.shape, rank)
+    order = len(shape)
+    reference = tensor.reference
+    open_modes = [n for n in range(order) if shape[n] < tensor.shape[n]]
+    width = rank + oversampling(rank)
+    bases: list[Array | None] = [None] * order
+    if hasattr(tensor, "unfold_gram"):
+        for mode in open_modes:
+            gram = widened(to_host(tensor.unfold_gram(mode)))
+            bases[mode] = _top_eigenvectors(gram, shape[mode], rng)
+    else:
+        sketches = [rng.standard_normal((min(d, width), d)) / np.sqrt(d) for d in tensor.shape]
+        for mode in open_modes:
+            seen = problem.project([None if m == mode else s for m, s in enumerate(sketches)])
+            bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
+    for _ in range(rounds):
+        for mode in open_modes:
+            seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
+            bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
+    core = problem.project(bases)
+    base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
+    native = [None if u is None else like(u, reference) for u in bases]
+    return Compression(np.ascontiguousarray(core), tuple(native), base)
+
+
+def unfolding(tensor: Array, mode: int) -> Array:
+    """The (d_mode, rest) unfolding; a view where the mode is first or last."""
+    if mode == 0:
+        return tensor.reshape(tensor.shape[0], -1)
+    if mode == tensor.ndim - 1:
+        return tensor.reshape(-1, tensor.shape[-1]).T
+    return np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
+
+
+def leading_directions(matrix: Array, count: int, rng: np.random.Generator) -> Array:
+    """The `count` leading left singular vectors of a matrix as rows (count, d), by energy."""
+    d, columns = matrix.shape
+    if columns < d and columns <= 4 * count:
+        # Fewer columns than rows: the small Gram gives the same vectors at less cost.
+        _, vectors = np.linalg.eigh(widened(matrix.conj().T @ matrix))
+        basis = matrix @ vectors[:, ::-1][:, :count].astype(matrix.dtype)
+        basis = np.linalg.qr(_padded(widened(basis), count, rng))[0]
+        return np.ascontiguousarray(basis.T)
+    return _top_eigenvectors(widened(matrix @ matrix.conj().T), count, rng)
+
+
+def _top_eigenvectors(gram: Array, count: int, rng: np.random.Generator) -> Array:
+    d = gram.shape[0]
+    if d <= 3 * count or d < 64:
+        _, vectors = np.linalg.eigh(gram)
+        return np.ascontiguousarray(vectors[:, ::-1][:, :count].T)
+    block = np.linalg.qr(gram @ rng.standard_normal((d, min(d, count + 5))))[0]
+    for _ in range(_SUBSPACE_STEPS - 1):
+        block = np.linalg.qr(gram @ block)[0]
+    _, turn = np.linalg.eigh(block.conj().T @ (gram @ block))
+    return np.ascontiguousarray((block @ turn[:, ::-1][:, :count]).T)
+
+
+def _padded(basis: Array, count: int, rng: np.random.Generator) -> Array:
+    """Random columns beside a basis that is too narrow or has vanishing columns."""
+    norms = np.linalg.norm(basis, axis=0)
+    weak = norms <= np.finfo(float).eps * max(float(norms.max(initial=0.0)), 1e-300)
+    basis = np.where(weak, 0.0, basis / np.where(weak, 1.0, norms))
+    missing = count - basis.shape[1]
+    if missing > 0:
+        basis = np.hstack([basis, np.zeros((basis.shape[0], missing))])
+        weak = np.concatenate([weak, np.ones(missing, dtype=bool)])
+    noise = rng.standard_normal((basis.shape[0], int(weak.sum())))
+    basis[:, weak] = noise / np.sqrt(basis.shape[0])
+    return basis

@@ -1,0 +1,238 @@
+"""The best CP fit of a small dense core: several starts, acceleration, Newton, re-seeding.
+
+This is where `algorithm="auto"` spends its thought. Starts are compared on the leading
+(rank + 3)-dimensional part of the core; the best one is fitted to the whole core by extrapolated
+sweeps, by Levenberg-Marquardt where these crawl, and components that sit in the wrong place are
+replaced by the leading term of the residual.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.decomposition.alternating import Point, Sweeps, balanced
+from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.newton import NewtonSteps
+from latensor.decomposition.problem import DenseProblem, squared_norm
+from latensor.decomposition.result import Status
+from latensor.decomposition.solves import hadamard_of_others, pseudo_inverse
+from latensor.decomposition.start_search import NoiseFloor, StartSearch
+from latensor.decomposition.starts import leading_part, leading_rank_one
+from latensor.tensors.cp import CPTensor
+
+_MARGIN = 3
+_PLAIN_SWEEPS = 3
+_SWEEPS_BEFORE_NEWTON = 100
+_NEWTON_STEPS = 25
+# Above this rank one Levenberg-Marquardt step costs more than the sweeps that it saves.
+_LARGEST_NEWTON = 200
+# Relative loss above which an overcomplete fit is still on its way, and sweeps that it may take.
+_PLATEAU = 0.04
+_OVERCOMPLETE_SWEEPS = 200
+_SETTLED_TOL = 2e-2
+_SETTLING_SWEEPS = 40
+# Entries above which the first sweeps over an uncompressed tensor run in single precision, and
+# the relative loss at which they end.
+_ROUGH_SIZE = 1 << 17
+_ROUGH_FLOOR = 1e-4
+_SWAPS = 4
+_SWAP_RATIO = 0.1
+_SWAP_SWEEPS = 15
+
+
+@dataclass
+class CoreFit:
+    """One fit of one core; see the head of this file.
+
+    Parameters
+    ----------
+    core : array, double precision
+    rank : int
+    rng : generator
+    monitor : of the whole decomposition, its `base` being what the core leaves out
+    assemble : puts a CP tensor together from a point of the core, for callbacks
+    floor : NoiseFloor, or None where nothing was left out that could measure the noise
+    tol : float, relative decrease of the loss that counts as progress
+    compressed : bool, whether the core is much smaller than the tensor, so that trials are cheap
+    unsorted : modes whose directions do not fall in energy
+    """
+
+    core: Array
+    rank: int
+    rng: np.random.Generator
+    monitor: Monitor
+    assemble: Callable[[Any], CPTensor]
+    floor: NoiseFloor | None
+    tol: float
+    compressed: bool = True
+    unsorted: tuple[int, ...] = ()
+
+    def __post_init__(self) -> None:
+        self.problem = DenseProblem(self.core)
+        self.sweeps = Sweeps(self.problem)
+        self.rough: Sweeps | None = None
+        if not self.compressed and self.core.dtype == np.float64 and self.core.size > _ROUGH_SIZE:
+            rough = DenseProblem(self.core.astype(np.float32), self.problem.squared_norm)
+            self.rough = Sweeps(rough)
+        # Loss below which only rounding is left: exactly low-rank input goes down to here.
+        self.smallest = 1e-28 * self.problem.squared_norm
+
+    def run(self) -> Point:
+        """Start, fit, re-seed while that helps; try the spared starts where noise is no excuse."""
+        search, bases = self._search()
+        if not self.compressed:
+            # Sweeps over all there is are dear: one good start, and re-seeding where it fails.
+            start: Point | None = search.only("leading")
+            certified = False
+        else:
+            start, certified = search.run()
+        point = self._widened(start, bases)
+        if self.monitor.reached(point.loss):
+            return point
+        if not certified:
+            point = self.settled(point)
+            if self.monitor.reached(point.loss):
+                return point
+            point = self.reseeded(point)
+        point = self.polish(point)
+        better = self.reseeded(point)
+        point = point if better is point else self.polish(better)
+        if certified or not self.compressed or self.monitor.ended is not None:
+            return point
+        if self.floor and point.loss <= self.floor.level(self.core.shape, self.rank):
+            return point
+        return self._challenged(point, search, bases)
+
+    def _challenged(
+        self, point: Point, search: StartSearch, bases: Sequence[Array | None]
+    ) -> Point:
+        """The better of a finished fit and one from the starts that the search had spared."""
+        other, _ = search.run(patient=True)
+        if other is None or point.loss <= self.smallest:
+            return point
+        silent = replace(self, monitor=replace(self.monitor, callback=None, history=[]))
+        rival = silent.polish(silent._widened(other, bases))
+        if rival.loss >= point.loss:
+            return point
+        rival = silent.reseeded(rival)
+        self.monitor.record(rival.loss, lambda: self.assemble(rival))
+        return rival
+
+    # Starts
+
+    def _search(self) -> tuple[StartSearch, tuple[Array | None, ...]]:
+        """The search for a start on the leading part of the core, and how to expand that part."""
+        keep = self.core.shape
+        if self.compressed:
+            keep = tuple(min(r, self.rank + _MARGIN) for r in self.core.shape)
+        part, bases = leading_part(self.core, keep, self.unsorted)
+        outside = max(self.problem.squared_norm - squared_norm(part), 0.0)
+        search = StartSearch(part, self.rank, self.rng, self.monitor, outside, self.floor, self.tol)
+        return search, bases
+
+    def _widened(self, point: Point | None, bases: Sequence[Array | None]) -> Point:
+        """A point of the leading part as a point of the core: zeros in all other directions."""
+        assert point is not None
+        factors = []
+        for factor, basis, r in zip(balanced(point.factors), bases, self.core.shape, strict=True):
+            if basis is not None:
+                factors.append(factor @ basis)
+            else:
+                wide = np.zeros((self.rank, r), dtype=factor.dtype)
+                wide[:, : factor.shape[1]] = factor
+                factors.append(wide)
+        return self.sweeps.start(factors)
+
+    # Fit
+
+    def settled(self, point: Point) -> Point:
+        """Extrapolated sweeps until the loss falls slowly: enough to see which components miss."""
+        rule = StoppingRule(_SETTLED_TOL, _SETTLING_SWEEPS, 2, self.smallest)
+        if self.rough is None:
+            return iterate(self.sweeps.extrapolated, point, rule, self.monitor, self.assemble)[0]
+        # In single precision a loss is good enough to see progress, not to compare with a target.
+        floor = max(_ROUGH_FLOOR * self.problem.squared_norm, self.monitor.target_loss())
+        rule = replace(rule, floor=floor)
+        target, self.monitor.target = self.monitor.target, None
+        point, _ = iterate(self.rough.extrapolated, point, rule, self.monitor, self.assemble)
+        self.monitor.target = target
+        return self.sweeps.start(point.factors)
+
+    def polish(self, point: Point) -> Point:
+        """Extrapolated sweeps to convergence; Levenberg-Marquardt if these do not get there."""
+        plain = StoppingRule(0.0, _PLAIN_SWEEPS, floor=self.smallest)
+        point, _ = iterate(self.sweeps.sweep, point, plain, self.monitor, self.assemble)
+        point, status = self._swept(point, self.tol, _SWEEPS_BEFORE_NEWTON, patience=3)
+        crawling = status is Status.MAX_ITER and self.monitor.ended is None
+        if not crawling:
+            return point
+        if self.rank > _LARGEST_NEWTON or self.core.dtype.kind == "c":
+            return self._swept(point, self.tol, _OVERCOMPLETE_SWEEPS, patience=3)[0]
+        newton = NewtonSteps(self.problem)
+        rule = StoppingRule(self.tol, _NEWTON_STEPS, 2, self.smallest)
+        begin = newton.start(point.factors)
+        reached, _ = iterate(newton.step, begin, rule, self.monitor, self.assemble)
+        return Point(reached.factors, reached.grams, reached.loss)
+
+    def _swept(
+        self, point: Point, tol: float, max_iter: int, patience: int
+    ) -> tuple[Point, Status]:
+        # Overcomplete fits stay on a plateau for long before they drop to the solution.
+        plateau = _PLATEAU * self.problem.squared_norm if self.overcomplete else np.inf
+        rule = StoppingRule(tol, max_iter, patience, self.smallest, plateau)
+        return iterate(self.sweeps.extrapolated, point, rule, self.monitor, self.assemble)
+
+    @property
+    def overcomplete(self) -> bool:
+        """Whether there are more components than dimensions in every mode."""
+        return bool(self.rank > max(self.core.shape))
+
+    # Components in the wrong place
+
+    def reseeded(self, point: Point) -> Point:
+        """Replace components that explain less than the leading term of the residual would.
+
+        A swap is tried where the residual offers at least a tenth of what dropping the weakest
+        component costs, and kept only if a few sweeps then end below the present loss.
+        """
+        for _ in range(_SWAPS):
+            if self.monitor.ended is not None or point.loss <= self.smallest:
+                break
+            residual = self.problem.residual(point.factors)
+            rows, gain = leading_rank_one(residual, self.rng)
+            costs = component_costs(point)
+            weakest = int(np.argmin(costs))
+            if gain <= _SWAP_RATIO * costs[weakest]:
+                break
+            factors = [factor.copy() for factor in point.factors]
+            for factor, row in zip(factors, rows, strict=True):
+                factor[weakest] = row
+            factors[-1][weakest] *= np.sqrt(gain)
+            trial = self.sweeps.start(balanced(factors))
+            rule = StoppingRule(self.tol, _SWAP_SWEEPS, 3, floor=0.98 * point.loss)
+            trial, _ = iterate(self.sweeps.extrapolated, trial, rule)
+            if trial.loss >= point.loss * (1 - 1e-6):
+                break
+            point = self.settled(trial)
+        return point
+
+
+def component_costs(point: Point) -> Array:
+    """By how much the loss rises if a component is dropped and one mode may adapt: (rank,)."""
+    rank = point.factors[0].shape[0]
+    costs = np.full(rank, np.inf)
+    for mode, factor in enumerate(point.factors):
+        inverse = pseudo_inverse(hadamard_of_others(point.grams, mode)).diagonal().real
+        energy = squared_rows(factor)
+        costs = np.minimum(costs, energy / np.maximum(inverse, 1e-300))
+    return costs
+
+
+def squared_rows(factor: Array) -> Array:
+    """The squared norm of every row."""
+    return np.einsum("ij,ij->i", factor, factor.conj()).real

@@ -1,0 +1,158 @@
+"""One loop for every iterative method: start, step, stop, finish.
+
+A method is a function from a state to the next state; a state knows its loss, the squared
+residual. `iterate` repeats it until a stopping rule holds. One `Monitor` lives as long as a whole
+decomposition, which may consist of several stages: it keeps the history, speaks to the callback
+and knows the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from latensor.decomposition.result import Status
+from latensor.tensors.cp import CPTensor
+
+
+class State(Protocol):
+    """A point that an iterative method has reached."""
+
+    @property
+    def loss(self) -> float:
+        """The squared Frobenius norm of the residual (plus penalties, where there are any)."""
+
+
+StateT = TypeVar("StateT", bound=State)
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a callback is told after every iteration; it may return True to stop.
+
+    Attributes
+    ----------
+    iteration : int, counted from 1
+    residual : float, relative Frobenius norm of what is left
+    """
+
+    iteration: int
+    residual: float
+    _assemble: Callable[[], CPTensor] = field(repr=False)
+
+    @property
+    def tensor(self) -> CPTensor:
+        """The current decomposition, put together when asked for."""
+        return self._assemble()
+
+
+Callback = Callable[[Progress], Any]
+
+
+@dataclass
+class Monitor:
+    """The history of a decomposition, and the ways in which it may be ended from outside.
+
+    Parameters
+    ----------
+    squared_norm : float, of the data; residuals are relative to it
+    target : float, relative residual that is good enough, or None
+    budget : int, iterations that may be recorded in all stages together
+    callback : called with a `Progress` after every iteration, or None
+    base : float, squared residual that no fit of the present stage can touch (what compression
+        left out); added to every loss
+    """
+
+    squared_norm: float
+    target: float | None = None
+    budget: int | None = None
+    callback: Callback | None = None
+    base: float = 0.0
+    history: list[float] = field(default_factory=list)
+    ended: Status | None = None
+
+    def relative(self, loss: float) -> float:
+        """The relative residual that belongs to a loss of the present stage."""
+        if self.squared_norm <= 0.0:
+            return 0.0
+        return float(np.sqrt(max(loss + self.base, 0.0) / self.squared_norm))
+
+    def reached(self, loss: float) -> bool:
+        """Whether a loss of the present stage meets the target."""
+        return self.target is not None and self.relative(loss) <= self.target
+
+    def target_loss(self) -> float:
+        """The loss of the present stage at which the target is met; zero where there is none."""
+        if self.target is None:
+            return 0.0
+        return max(self.target**2 * self.squared_norm - self.base, 0.0)
+
+    def record(self, loss: float, assemble: Callable[[], CPTensor]) -> Status | None:
+        """Note one iteration; why the whole decomposition has to end, or None to go on."""
+        residual = self.relative(loss)
+        self.history.append(residual)
+        if self.callback is not None and self.callback(
+            Progress(len(self.history), residual, assemble)
+        ):
+            self.ended = Status.STOPPED
+        elif self.target is not None and residual <= self.target:
+            self.ended = Status.TARGET_REACHED
+        elif self.budget is not None and len(self.history) >= self.budget:
+            self.ended = Status.MAX_ITER
+        return self.ended
+
+
+@dataclass(frozen=True)
+class StoppingRule:
+    """When one stage is done.
+
+    Parameters
+    ----------
+    tol : float, smallest relative decrease of the loss that counts as progress
+    max_iter : int
+    patience : int, so many small decreases in a row end the stage: accelerated methods pause
+    floor : float, loss below which rounding decides and nothing is left to gain
+    plateau : float, loss above which small decreases do not count as convergence
+    """
+
+    tol: float
+    max_iter: int
+    patience: int = 1
+    floor: float = 0.0
+    plateau: float = np.inf
+
+
+def iterate(
+    step: Callable[[StateT], StateT],
+    state: StateT,
+    rule: StoppingRule,
+    monitor: Monitor | None = None,
+    assemble: Callable[[StateT], CPTensor] | None = None,
+) -> tuple[StateT, Status]:
+    """Repeat `step` from `state` until `rule` holds or `monitor` ends the decomposition.
+
+    Without a monitor the stage is a trial: nothing is recorded. Returns the last state and why
+    the loop ended.
+    """
+    slow = 0
+    if monitor is not None and monitor.ended is not None:
+        return state, monitor.ended
+    base = 0.0 if monitor is None else monitor.base
+    for _ in range(rule.max_iter):
+        before = state.loss
+        state = step(state)
+        if monitor is not None and assemble is not None:
+            current = state
+            ended = monitor.record(state.loss, lambda s=current: assemble(s))  # type: ignore[misc]
+            if ended is not None:
+                return state, ended
+        if state.loss <= rule.floor:
+            return state, Status.CONVERGED
+        small = before - state.loss <= rule.tol * max(before + base, 0.0)
+        slow = slow + 1 if small and state.loss <= rule.plateau else 0
+        if slow >= rule.patience:
+            return state, Status.CONVERGED
+    return state, Status.MAX_ITER

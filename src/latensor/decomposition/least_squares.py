@@ -1,0 +1,178 @@
+"""Alternating least squares: one factor at a time, by a linear least-squares solve."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import prod
+
+import numpy as np
+
+from latensor.arrays import Array, is_complex, to_host
+from latensor.decomposition.alternating import Sweeps, balanced
+from latensor.decomposition.compression import (
+    LARGEST_CORE,
+    Compression,
+    compress_contractible,
+    compress_dense,
+    compressed_shape,
+)
+from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.masked import MaskedSweeps, Observed, observe
+from latensor.decomposition.nonnegative import nonnegative_part, nonnegative_rows
+from latensor.decomposition.problem import DenseProblem, Problem
+from latensor.decomposition.result import Decomposition
+from latensor.decomposition.setup import (
+    as_problem,
+    as_tensor,
+    assembler,
+    check_fixed_modes,
+    check_limits,
+    finish,
+    refuse_rank,
+    starting_factors,
+)
+from latensor.decomposition.starts import leading_start, random_start
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Contractible
+
+_STARTS = ("leading", "random")
+
+
+@dataclass(frozen=True)
+class AlternatingLeastSquares:
+    """Fit a CP tensor of any order and rank by alternating least squares (monograph 3.7).
+
+    Mode n solves min |T_(n) - A_n K'| over A_n, with K the Khatri-Rao product of the other
+    factors, through the normal equations A_n Gamma = T_(n) K of size rank. Dependent components
+    are no obstacle: the solve then returns the solution of least norm.
+
+    Parameters
+    ----------
+    ridge : float, weight of the penalty |A_n|^2 of every factor, as the monograph's regularized
+        ALS has it
+    nonnegative : bool, keep every entry of every factor at or above zero
+    fixed_modes : modes whose factors stay exactly as `init` has them
+    extrapolate : bool, start each sweep ahead in the direction of the last change; a sweep that
+        does not lower the residual is undone, so that the residual still never rises
+    start : "leading" (leading directions of every mode, random beyond their number) or "random",
+        where no `init` is given
+    tol : float, stop when the squared residual falls by less than this share, three times in a row
+    target : float, stop as soon as the relative residual is at most this
+    max_iter : int, sweeps
+    """
+
+    ridge: float = 0.0
+    nonnegative: bool = False
+    fixed_modes: tuple[int, ...] = ()
+    extrapolate: bool = True
+    start: str = "leading"
+    tol: float = 1e-8
+    target: float | None = None
+    max_iter: int = 500
+
+    def __post_init__(self) -> None:
+        check_limits(self.tol, self.target, self.max_iter)
+        if not self.ridge >= 0:
+            raise InvalidInputError(f"ridge={self.ridge!r} must be a number of at least 0")
+        if self.start not in _STARTS:
+            raise InvalidInputError(f"start={self.start!r} must be one of {_STARTS}")
+
+    def __call__(
+        self,
+        tensor: object,
+        rank: int,
+        rng: np.random.Generator,
+        callback: Callback | None = None,
+        *,
+        init: object = None,
+        mask: object = None,
+    ) -> Decomposition:
+        """Decompose `tensor`; see `latensor.decompose` for the arguments."""
+        rank = refuse_rank(rank)
+        data = as_tensor(tensor)
+        observed = None if mask is None else observe(data, mask)
+        problem = as_problem(data) if observed is None else observed.values
+        self._refuse_complex(data, observed)
+        order = len(problem.shape)
+        fixed = check_fixed_modes(self.fixed_modes, order, init)
+        free = tuple(mode for mode in range(order) if mode not in fixed)
+        if init is None:
+            factors = self._start(data, problem, rank, rng, observed is None)
+        else:
+            factors = starting_factors(init, problem.shape, rank, free[-1])
+        if self.nonnegative:
+            factors = _nonnegative_start(factors, fixed, init is not None)
+        if not fixed:
+            factors = balanced(factors)
+        sweeps = self._sweeps(problem, observed, free)
+        factors = tuple(problem.native(f) for f in factors)
+        monitor = Monitor(problem.squared_norm, self.target, self.max_iter, callback)
+        floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
+        rule = StoppingRule(self.tol, self.max_iter, 3, floor)
+        step = sweeps.extrapolated if self.extrapolate else sweeps.sweep
+        assemble = assembler(data.reference, fixed)
+        point, status = iterate(step, sweeps.start(factors), rule, monitor, assemble)
+        loss = point.loss
+        if self.ridge:
+            loss -= self.ridge * sum(float(np.linalg.norm(to_host(f))) ** 2 for f in point.factors)
+        residual = monitor.relative(loss)
+        return finish(data.reference, point.factors, residual, status, monitor, fixed)
+
+    def _refuse_complex(self, data: Contractible, observed: Observed | None) -> None:
+        if is_complex(data.reference) and (self.nonnegative or observed is not None):
+            what = "nonnegative=True" if self.nonnegative else "mask"
+            raise InvalidInputError(f"{what} needs a real tensor, but this one is complex")
+
+    def _sweeps(
+        self, problem: Problem, observed: Observed | None, free: tuple[int, ...]
+    ) -> Sweeps | MaskedSweeps:
+        if observed is not None:
+            return MaskedSweeps(observed, free, self.ridge, self.nonnegative)
+        update = nonnegative_rows if self.nonnegative else None
+        return Sweeps(problem, free, self.ridge, update)
+
+    def _start(
+        self,
+        data: Contractible,
+        problem: Problem,
+        rank: int,
+        rng: np.random.Generator,
+        complete: bool,
+    ) -> Sequence[Array]:
+        shape = compressed_shape(problem.shape, rank)
+        if self.start == "leading" and complete and prod(shape) <= LARGEST_CORE:
+            compression = compress(data, problem, rank, rng)
+            return compression.expand(leading_start(compression.core, rank, rng))
+        return random_factors(rng, problem.shape, rank, data.reference)
+
+
+def random_factors(
+    rng: np.random.Generator, shape: tuple[int, ...], rank: int, reference: Array
+) -> tuple[Array, ...]:
+    """Gaussian transposed factors, complex where the tensor is."""
+    return random_start(shape, rank, rng, complex if is_complex(reference) else float)
+
+
+def compress(
+    data: Contractible, problem: Problem, rank: int, rng: np.random.Generator
+) -> Compression:
+    """A tensor of any kind compressed to a core on the host."""
+    if isinstance(problem, DenseProblem):
+        return compress_dense(problem.tensor, rank, rng, problem.squared_norm)
+    return compress_contractible(data, problem, rank, rng)
+
+
+def _nonnegative_start(
+    factors: Sequence[Array], fixed: Sequence[int], given: bool
+) -> Sequence[Array]:
+    """Starting factors without negative entries; what the caller gave is only refused or kept."""
+    if not given:
+        return nonnegative_part(factors)
+    for mode, factor in enumerate(factors):
+        if mode in fixed and (factor < 0).any():
+            raise InvalidInputError(
+                f"init.factors[{mode}] has negative entries, but mode {mode} is fixed and "
+                "nonnegative=True"
+            )
+    return [f if mode in fixed else np.maximum(f, 0.0) for mode, f in enumerate(factors)]

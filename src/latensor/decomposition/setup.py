@@ -1,0 +1,213 @@
+"""From what the caller brought to a problem with starting factors, and back to a result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array, check_mode, is_numpy, like, to_host
+from latensor.arrays.checks import refuse_nonfinite
+from latensor.decomposition.iteration import Monitor
+from latensor.decomposition.problem import ContractibleProblem, DenseProblem, Problem, widened
+from latensor.decomposition.result import Decomposition, Status
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Contractible
+from latensor.tensors.conversion import as_contractible
+from latensor.tensors.cp import CPTensor
+from latensor.tensors.dense import DenseTensor
+
+# Squared norms beyond which products of factors and entries leave the range of the dtype.
+_LARGEST_DOUBLE = 1e120
+_LARGEST_SINGLE = 1e24
+
+
+class UnscaledTensorError(InvalidInputError):
+    """A tensor too large or too small for its dtype; `decompose` rescales it and goes on."""
+
+    def __init__(self, array: Array) -> None:
+        with np.errstate(under="ignore"):
+            exponent = np.frexp(float(np.abs(array).max()))[1]
+        self.scale = float(np.ldexp(1.0, int(exponent)))
+        super().__init__(
+            f"tensor has entries up to {self.scale:.0e}, whose products leave the range of "
+            f"{array.dtype}: divide it by that, and multiply the weights"
+        )
+
+
+def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
+    """What the caller brought, as something that can be contracted; arrays of any library too."""
+    data = as_contractible(tensor, name)
+    if not data.shape or 0 in data.shape:
+        raise InvalidInputError(
+            f"{name} must have at least one mode and no empty one, got shape {data.shape}"
+        )
+    return data
+
+
+def as_problem(tensor: Contractible) -> Problem:
+    """A tensor as a problem; NumPy arrays take the fast path. NaN and infinity are refused."""
+    if isinstance(tensor, DenseTensor) and is_numpy(tensor.array):
+        problem: Problem = DenseProblem(np.ascontiguousarray(tensor.array))
+        with np.errstate(over="ignore"):
+            total = problem.squared_norm
+        if not np.isfinite(total):
+            refuse_nonfinite(tensor.array, "tensor")
+        largest = _LARGEST_SINGLE if problem.epsilon > 1e-10 else _LARGEST_DOUBLE
+        if total > largest or 0.0 < total < 1.0 / largest:
+            raise UnscaledTensorError(tensor.array)
+        if total == 0.0 and tensor.array.any():
+            raise UnscaledTensorError(tensor.array)
+        return problem
+    return ContractibleProblem(tensor)
+
+
+def refuse_rank(rank: object) -> int:
+    """`rank` as an integer of at least one."""
+    if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
+        raise InvalidInputError(f"rank={rank!r} must be an integer of at least 1")
+    return int(rank)
+
+
+def check_limits(tol: float, target: float | None, max_iter: int | None) -> None:
+    """Refuse stopping rules that cannot be met."""
+    if isinstance(tol, bool) or not tol >= 0:
+        raise InvalidInputError(f"tol={tol!r} must be a number of at least 0")
+    if target is not None and not target >= 0:
+        raise InvalidInputError(f"target={target!r} must be a relative residual of at least 0")
+    if max_iter is not None and (
+        isinstance(max_iter, bool) or not isinstance(max_iter, int | np.integer) or max_iter < 1
+    ):
+        raise InvalidInputError(f"max_iter={max_iter!r} must be an integer of at least 1")
+
+
+def as_cp(init: object, shape: tuple[int, ...], rank: int, name: str = "init") -> CPTensor:
+    """A CPTensor from one, from a Decomposition or from a (weights, factors) pair that fits."""
+    if hasattr(init, "weights") and hasattr(init, "factors"):
+        weights, given = init.weights, init.factors
+    elif isinstance(init, list | tuple) and len(init) == 2 and isinstance(init[1], list | tuple):
+        weights, given = init
+    else:
+        raise InvalidInputError(
+            f"{name} must be a CPTensor or a pair (weights, factors), not {type(init).__name__}"
+        )
+    cp = CPTensor(weights, tuple(given))
+    if cp.shape != shape or cp.rank != rank:
+        raise InvalidInputError(
+            f"{name} has shape {cp.shape} and rank {cp.rank}, "
+            f"but the tensor has shape {shape} and rank={rank} was asked for"
+        )
+    return cp
+
+
+def starting_factors(
+    init: object, shape: tuple[int, ...], rank: int, last: int, name: str = "init"
+) -> tuple[Array, ...]:
+    """Transposed host factors of a CP tensor that the caller gave, weights multiplied in.
+
+    Parameters
+    ----------
+    init : CPTensor, Decomposition, or a (weights, factors) pair; weights of any sign, or None
+    shape, rank : what it must have
+    last : int, the mode that takes the weights
+    """
+    cp = as_cp(init, shape, rank, name)
+    rows = [np.array(widened(to_host(factor)).T, order="C") for factor in cp.factors]
+    for mode, row in enumerate(rows):
+        refuse_nonfinite(row, f"{name}.factors[{mode}]")
+    scale = widened(to_host(cp.weights))
+    refuse_nonfinite(scale, f"{name}.weights")
+    rows[last] = rows[last] * scale[:, None]
+    return tuple(rows)
+
+
+def check_fixed_modes(fixed_modes: Sequence[int], order: int, init: object) -> tuple[int, ...]:
+    """Fixed modes as sorted indices; they need a start and must leave a mode to fit."""
+    fixed = tuple(sorted({check_mode(mode, order, "fixed_modes") for mode in fixed_modes}))
+    if fixed and init is None:
+        raise InvalidInputError(
+            f"fixed_modes={fixed} needs init: a CP tensor that holds the factors to keep"
+        )
+    if len(fixed) == order:
+        raise InvalidInputError(f"fixed_modes={fixed} fixes every mode: leave one to fit")
+    return fixed
+
+
+def finish(
+    reference: Array,
+    factors: Sequence[Array],
+    residual: float,
+    status: Status,
+    monitor: Monitor,
+    fixed: Sequence[int] = (),
+) -> Decomposition:
+    """The result in the caller's library and dtype, in canonical form.
+
+    Factors of `fixed` modes come out exactly as they went in, and the components then keep the
+    order of the start.
+    """
+    tensor = assemble(reference, factors, fixed)
+    history = np.array(monitor.history)
+    return Decomposition(tensor, residual, len(history), status, history)
+
+
+def assemble(reference: Array, factors: Sequence[Array], fixed: Sequence[int] = ()) -> CPTensor:
+    """Transposed factors as a CP tensor in the caller's library and dtype."""
+    if not fixed:
+        if not all(is_numpy(factor) for factor in factors):
+            return CPTensor(None, tuple(f.T for f in factors)).canonical()
+        weights, rows = _canonical(factors)
+        columns = tuple(like(np.ascontiguousarray(row.T), reference) for row in rows)
+        return CPTensor(like(weights, reference), columns)
+    columns = tuple(np.ascontiguousarray(to_host(f).T) for f in factors)
+    weights = np.ones(columns[0].shape[1], dtype=columns[0].dtype)
+    result: list[Any] = []
+    for mode, factor in enumerate(columns):
+        if mode not in fixed:
+            unit = CPTensor(weights, (factor,)).normalized()
+            weights, factor = unit.weights, unit.factors[0]
+        result.append(like(factor, reference))
+    return CPTensor(like(weights, reference), tuple(result))
+
+
+def _canonical(factors: Sequence[Array]) -> tuple[Array, list[Array]]:
+    """Weights and unit rows in the form that `CPTensor.canonical` describes, on the host.
+
+    Done here once more because the small fits spend a quarter of their time there otherwise.
+    """
+    rank = factors[0].shape[0]
+    weights = np.ones(rank, dtype=factors[0].dtype)
+    rows: list[Array] = []
+    for factor in factors:
+        lengths = np.linalg.norm(factor, axis=1)
+        magnitudes = np.abs(factor)
+        largest = magnitudes.max(axis=1)
+        first = np.argmax(magnitudes >= largest[:, None] * (1 - 1e-6), axis=1)
+        leading = factor[np.arange(rank), first]
+        dead = lengths == 0
+        scale = np.where(
+            dead,
+            1.0,
+            lengths * np.where(leading == 0, 1.0, leading) / np.where(dead, 1.0, np.abs(leading)),
+        )
+        weights = weights * np.where(dead, 0.0, scale)
+        rows.append(factor / scale[:, None])
+    order = component_order(np.abs(weights), rows[0])
+    return weights[order], [row[order] for row in rows]
+
+
+def component_order(magnitudes: Array, rows: Array) -> Array:
+    """Components by falling weight; equal weights by the position of the first large entry."""
+    first = np.abs(rows)
+    large = np.argmax(first >= 0.5 * first.max(axis=1, keepdims=True), axis=1)
+    order = np.argsort(-magnitudes, kind="stable")
+    sizes = magnitudes[order]
+    gaps = sizes[:-1] - sizes[1:] > 1e-10 * sizes[:1]
+    run = np.concatenate([[0], np.cumsum(gaps)])
+    return order[np.lexsort((order, large[order], run))]
+
+
+def assembler(reference: Array, fixed: Sequence[int] = ()) -> Callable[[Any], CPTensor]:
+    """A function that puts the CP tensor of a point together, for callbacks."""
+    return lambda point: assemble(reference, point.factors, fixed)

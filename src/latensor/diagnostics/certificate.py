@@ -1,0 +1,265 @@
+"""`certify`: how far a decomposition can be trusted, in numbers and in plain words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import resolve, to_host
+from latensor.diagnostics.components import Components, as_cp, components_of
+from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
+from latensor.diagnostics.consistency import (
+    consistency_of,
+    degeneracy,
+    matching_data,
+    residual_of,
+    residual_tensor,
+    smallest_gap,
+)
+from latensor.diagnostics.perturbation import (
+    PerturbationBounds,
+    orthogonal_bounds,
+    whitened_bounds,
+)
+from latensor.diagnostics.uniqueness import Uniqueness, uniqueness
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Contractible
+from latensor.tensors.cp import CPTensor
+from latensor.tensors.norms import spectral_norm
+
+
+@dataclass(frozen=True)
+class ErrorBars:
+    """Expected errors of the components, if what the model leaves over is white noise.
+
+    To first order in the noise, for a least-squares fit of the right rank.
+
+    Attributes
+    ----------
+    noise : float, standard deviation of an entry: residual norm over the root of the number of
+        entries less the number of parameters
+    components : (rank,) tuple, relative error of each component, in Frobenius norm
+    weights : (rank,) tuple, standard error of each weight
+    vectors : (rank,) tuple of (order,) tuples, error of each unit vector in radians
+    worst : (rank,) tuple, relative error of each component if the residual were an error that
+        hits it in the worst direction: condition number times residual over weight
+    """
+
+    noise: float
+    components: tuple[float, ...]
+    weights: tuple[float, ...]
+    vectors: tuple[tuple[float, ...], ...]
+    worst: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What can be said about a decomposition; `print` it for plain words.
+
+    Attributes
+    ----------
+    shape, rank : of the decomposition
+    weights : (rank,) tuple, norms of the components
+    residual : float or None, relative Frobenius norm of what the model leaves over
+    uniqueness : Uniqueness, with the k-ranks
+    condition : ConditionNumber of the decomposition
+    core_consistency : float or None, in per cent; needs the tensor
+    gap : float or None, smallest difference of neighbouring weights over the largest weight
+    gap_pair : the two components with that difference
+    congruence : float, the most negative cosine between two components; -1 if they cancel
+    congruence_pair : these two components
+    inflation : float, sum of squared weights over squared norm of the model
+    errors : ErrorBars or None, where residual or conditioning is not known
+    bounds : PerturbationBounds or None; for symmetric tensors of order 3 only
+    """
+
+    shape: tuple[int, ...]
+    rank: int
+    weights: tuple[float, ...]
+    residual: float | None
+    uniqueness: Uniqueness
+    condition: ConditionNumber
+    core_consistency: float | None
+    gap: float | None
+    gap_pair: tuple[int, int] | None
+    congruence: float
+    congruence_pair: tuple[int, int] | None
+    inflation: float
+    errors: ErrorBars | None
+    bounds: PerturbationBounds | None
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all statements: "trust", "caution" or "do not trust"."""
+        from latensor.diagnostics.statements import verdict
+
+        return verdict(self)
+
+    def __str__(self) -> str:
+        from latensor.diagnostics.statements import in_words
+
+        return in_words(self)
+
+    def __repr__(self) -> str:
+        return (
+            f"Certificate(rank {self.rank}, {self.verdict}: unique {self.uniqueness.shown}, "
+            f"condition number {self.condition})"
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The certificate as numbers, texts, lists and dictionaries, ready for JSON.
+
+        Infinite numbers become the text "infinity", unknown ones None.
+        """
+        from latensor.diagnostics.statements import as_dictionary
+
+        return as_dictionary(self)
+
+
+def certify(
+    decomposition: object,
+    tensor: object = None,
+    *,
+    noise: float | None = None,
+    second_moment: object = None,
+    second_moment_noise: float | None = None,
+) -> Certificate:
+    """How far a CP decomposition can be trusted (monograph 3.3, 3.5, 3.6).
+
+    Says whether the decomposition is the only one (Kruskal and beyond), how much it magnifies
+    errors (condition number), whether the data agree with its form (core consistency), whether
+    weights are too close to order, whether components cancel each other, how large the errors of
+    the components are, and, for orthogonal symmetric tensors of order 3, the bounds of the
+    monograph's theorems.
+
+    Parameters
+    ----------
+    decomposition : Decomposition, CPTensor or pair (weights, factors)
+    tensor : the data; without it there is no core consistency, and the residual is the one that
+        the Decomposition carries
+    noise : float, spectral norm of the error in the data, max |E(u, v, w)| over unit vectors, for
+        the theorems; estimated from the residual if not given and the data are
+    second_moment : (d, d) array, what a symmetric tensor was whitened by, for the theorem on
+        whitening
+    second_moment_noise : float, spectral norm of its error; estimated from how well the
+        components explain it if not given
+
+    Returns
+    -------
+    Certificate
+    """
+    cp = as_cp(decomposition, "decomposition")
+    components = components_of(cp, "decomposition")
+    _check_noise(noise, "noise")
+    _check_noise(second_moment_noise, "second_moment_noise")
+    data = None if tensor is None else matching_data(tensor, cp)
+    left_over, residual = _residuals(decomposition, cp, components, data)
+    moved = sensitivity(components)
+    errors = _error_bars(components, moved, left_over)
+    off = None if errors is None else np.sqrt((np.array(errors.vectors) ** 2).sum(axis=0))
+    gap = smallest_gap(components)
+    congruence, pair, inflation = degeneracy(components)
+    return Certificate(
+        shape=components.shape,
+        rank=components.rank,
+        weights=tuple(float(w) for w in components.magnitudes),
+        residual=residual,
+        uniqueness=uniqueness(components, off),
+        condition=moved.condition,
+        core_consistency=None if data is None else consistency_of(components, data),
+        gap=None if gap is None else gap[0],
+        gap_pair=None if gap is None else gap[1],
+        congruence=congruence,
+        congruence_pair=pair,
+        inflation=inflation,
+        errors=errors,
+        bounds=_bounds(cp, components, data, noise, second_moment, second_moment_noise),
+    )
+
+
+def _check_noise(value: object, name: str) -> None:
+    if value is None:
+        return
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    if not number or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
+        raise InvalidInputError(f"{name}={value!r} must be a number of at least 0")
+
+
+def _residuals(
+    decomposition: object, cp: CPTensor, components: Components, data: Contractible | None
+) -> tuple[float | None, float | None]:
+    """Norm of what is left over, absolute and relative to the data."""
+    if data is not None:
+        left_over, scale = residual_of(cp, data)
+        if scale == 0.0:
+            return left_over, 0.0 if left_over == 0.0 else math.inf
+        return left_over, left_over / scale
+    relative = getattr(decomposition, "residual", None)
+    if relative is None:
+        return None, None
+    relative = float(relative)
+    if relative >= 1.0:
+        return None, relative
+    # A least-squares fit is orthogonal to its residual: |T|^2 = |model|^2 + |residual|^2.
+    return components.norm * relative / math.sqrt(1.0 - relative**2), relative
+
+
+def _error_bars(
+    components: Components, moved: Sensitivity, left_over: float | None
+) -> ErrorBars | None:
+    if left_over is None or not np.all(np.isfinite(moved.components)):
+        return None
+    shape, rank, order = components.shape, components.rank, components.order
+    if components.symmetric:
+        entries = math.comb(shape[0] + order - 1, order)
+        parameters = rank * shape[0]
+    else:
+        entries = math.prod(shape)
+        parameters = rank * (sum(shape) - order + 1)
+    if entries <= parameters:
+        return None
+    noise = left_over / math.sqrt(entries - parameters)
+    relative = noise * moved.components / components.magnitudes
+    worst = moved.condition.value * left_over / components.magnitudes
+    return ErrorBars(
+        noise,
+        tuple(float(e) for e in relative),
+        tuple(float(noise * w) for w in moved.weights),
+        tuple(tuple(float(noise * v) for v in row) for row in moved.vectors),
+        tuple(float(w) for w in worst),
+    )
+
+
+def _bounds(
+    cp: CPTensor,
+    components: Components,
+    data: Contractible | None,
+    noise: float | None,
+    second_moment: object,
+    second_moment_noise: float | None,
+) -> PerturbationBounds | None:
+    matrix = None
+    if second_moment is not None:
+        _, arrays = resolve(second_moment=second_moment)
+        matrix = to_host(arrays["second_moment"])
+        if not components.symmetric or matrix.shape != components.shape[:2]:
+            raise InvalidInputError(
+                f"second_moment has shape {matrix.shape}, and goes with a symmetric decomposition "
+                f"(one factor object shared by all modes) of dimension {components.shape[0]}"
+            )
+    elif second_moment_noise is not None:
+        raise InvalidInputError("second_moment_noise needs second_moment")
+    if not components.symmetric or components.order != 3 or (components.magnitudes == 0).any():
+        return None
+    if noise is None and data is None:
+        return None
+    estimated = noise is None
+    if noise is None:
+        assert data is not None
+        noise = spectral_norm(residual_tensor(cp, data)).lower
+    if matrix is not None:
+        return whitened_bounds(components, matrix, float(noise), second_moment_noise, estimated)
+    return orthogonal_bounds(components, float(noise), estimated)

@@ -1,0 +1,206 @@
+"""`select_rank`: how many components a tensor supports, with the evidence."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from latensor.arrays import RandomState, check_positive_int, generator
+from latensor.decomposition.setup import as_tensor
+from latensor.diagnostics.rank_evidence import Examination, RankEvidence
+from latensor.diagnostics.statements import plain
+from latensor.exceptions import InvalidInputError
+
+# Ranks tried unless told; in larger tensors, how many in a row may explain no more than noise.
+_MAX_RANK = 15
+_PATIENCE = 3
+_SMALL = 5_000
+# Excess kurtosis of what is left over from which on it holds outliers.
+_OUTLIERS = 0.5
+# What is left over counts as structured above this; white noise stays below 1.
+_STRUCTURED = 1.1
+# A match score from which on two fits are taken to show the same components.
+_REPLICATES = 0.9
+_COLUMNS = (
+    ("rank", "rank", "{:d}"),
+    ("residual", "residual", "{:.4g}"),
+    ("signal", "signal", "{:.3g}"),
+    ("noise", "noise", "{:.4g}"),
+    ("structure", "structure", "{:.2f}"),
+    ("replicability", "replicates", "{:.3f}"),
+    ("core_consistency", "consistency", "{:.4g}"),
+    ("condition", "condition", "{:.3g}"),
+    ("component_error", "worst error", "{:.2g}"),
+    ("spectrum_gap", "spectrum gap", "{:.3g}"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class RankSelection:
+    """The rank that the evidence supports; `print` it for the table.
+
+    Attributes
+    ----------
+    rank : int, the proposal; 0 where nothing stands out of the noise
+    reason : str, why, in words
+    evidence : tuple of RankEvidence, rank 0 first
+    structured : bool, whether what the best fit leaves over is more than white noise, so that the
+        proposal rests on what replicates in halves of the data
+    shape : of the tensor
+    spectra : per mode the leading singular values of the unfolding
+    """
+
+    rank: int
+    reason: str
+    evidence: tuple[RankEvidence, ...]
+    structured: bool
+    shape: tuple[int, ...]
+    spectra: tuple[tuple[float, ...], ...]
+
+    def __int__(self) -> int:
+        return self.rank
+
+    def __index__(self) -> int:
+        return self.rank
+
+    def __repr__(self) -> str:
+        tried = f"ranks 0 to {self.evidence[-1].rank} tried"
+        return f"RankSelection(rank {self.rank}, {tried})"
+
+    def __str__(self) -> str:
+        table = [[title for _, title, _ in _COLUMNS]]
+        for row in self.evidence:
+            cells = [_cell(getattr(row, name), form) for name, _, form in _COLUMNS]
+            table.append(cells)
+        widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
+        lines = []
+        for number, cells in enumerate(table):
+            chosen = number > 0 and self.evidence[number - 1].rank == self.rank
+            texts = (cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+            lines.append(("> " if chosen else "  ") + "  ".join(texts))
+        return "\n".join([f"Proposed rank: {self.rank}. {self.reason}", *lines])
+
+    def to_dict(self) -> dict[str, Any]:
+        """The selection as numbers, texts, lists and dictionaries, ready for JSON."""
+        fields = dataclasses.fields(self)
+        return {field.name: plain(getattr(self, field.name)) for field in fields}
+
+
+def _cell(value: float | None, form: str) -> str:
+    return "-" if value is None else form.format(value)
+
+
+def select_rank(
+    tensor: object,
+    max_rank: int | None = None,
+    *,
+    n_splits: int = 2,
+    random_state: RandomState = None,
+) -> RankSelection:
+    """How many components a tensor supports, and what speaks for it.
+
+    The tensor is compressed once and fitted at every rank. Of pure noise of variance s^2, no
+    component explains more than about c s^2, c = (sum over modes of root d)^2 (Chevet's
+    inequality for the spectral norm; simulated for small tensors). The smallest rank is proposed
+    for which no larger one explains more than that, if what it leaves over is white noise. Where
+    structure or outliers are left instead (smooth backgrounds, scatter, a model that does not
+    hold), more components would always seem to help; the proposal is then the largest rank whose
+    components come out the same from two random halves of the data.
+
+    Parameters
+    ----------
+    tensor : array of any library, or sparse, factored or implicit tensor, of order 2 or more
+    max_rank : int, the largest rank to try. None stops when three ranks in a row explain no more
+        than noise (in tensors of more than 5000 entries), at 15 at the latest
+    n_splits : int, times the tensor is halved; 0 leaves replicability out, which saves most
+        of the time
+    random_state : int, generator or None
+
+    Returns
+    -------
+    RankSelection
+    """
+    data = as_tensor(tensor)
+    if len(data.shape) < 2:
+        raise InvalidInputError(
+            f"tensor has shape {tuple(data.shape)}: a vector is one component, there is no rank "
+            "to choose; give a tensor of order 2 or more"
+        )
+    if isinstance(n_splits, bool) or not isinstance(n_splits, int) or n_splits < 0:
+        raise InvalidInputError(f"n_splits={n_splits!r} must be an integer of at least 0")
+    limit = min(_MAX_RANK, _largest_rank(data.shape))
+    last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
+    examination = Examination(data, last, n_splits, generator(random_state))
+    rows = [examination.empty()]
+    if examination.squared_norm == 0.0:
+        reason = "All entries of the tensor are zero."
+        return RankSelection(0, reason, tuple(rows), False, examination.shape, ())
+    patient = max_rank is not None or examination.entries <= _SMALL
+    unbeaten = 0
+    for rank in range(1, last + 1):
+        rows.append(examination.row(rank))
+        while examination.beaten(unbeaten):
+            unbeaten += 1
+        exact = rows[-1].residual <= examination.exact_residual
+        if exact or (not patient and rank - unbeaten >= _PATIENCE):
+            break
+    rank, reason, structured = _choose(rows, unbeaten, examination, last)
+    spectra = tuple(tuple(float(v) for v in values) for values in examination.spectra())
+    return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
+
+
+def _largest_rank(shape: Sequence[int]) -> int:
+    """The rank at which a tensor has as many parameters as entries; all tensors have that rank."""
+    if len(shape) == 2:
+        return min(shape)
+    per_component = sum(shape) - len(shape) + 1
+    return max(1, min(math.ceil(math.prod(shape) / per_component), math.prod(sorted(shape)[:-1])))
+
+
+def _choose(
+    rows: Sequence[RankEvidence], unbeaten: int, examination: Examination, last: int
+) -> tuple[int, str, bool]:
+    """The rank, why, and whether what it rests on is replicability."""
+    if rows[-1].residual <= examination.exact_residual:
+        rank = rows[-1].rank
+        return rank, f"{_components(rank, 'gives', 'give')} the tensor exactly, fewer do not.", False
+    rank = unbeaten
+    best = rows[rank]
+    if rank == 0:
+        return 0, "No component stands out of the noise.", False
+    outliers = examination.excess_kurtosis(rank)
+    structure = best.structure or 0.0
+    if structure <= _STRUCTURED and outliers <= _OUTLIERS:
+        left = _components(rank, "leaves", "leave")
+        reason = f"{left} white noise of {best.noise:.3g} per entry."
+        if rank == last:
+            reason += f" Raise max_rank={last}: it was the last rank tried and the best."
+        return rank, reason, False
+    replicable = [
+        row.rank for row in rows[1 : rank + 1] if (row.replicability or 0.0) >= _REPLICATES
+    ]
+    why = f"{structure:.2g} times too large in one direction"
+    if structure <= _STRUCTURED:
+        why = f"outliers, excess kurtosis {outliers:.2g}"
+    found = (
+        f"What is left over is not white noise ({why}), so that more components would always "
+        "seem to help."
+    )
+    if replicable:
+        chosen = max(replicable)
+        most = _components(chosen, "is", "are")
+        reason = f"{found} {most} the most that both halves of the data agree on"
+        return chosen, f"{reason} (score {rows[chosen].replicability:.3f}).", True
+    if all(row.replicability is None for row in rows):
+        reason = f"{found} Only the noise estimate was compared: give n_splits of 1 or more."
+        return rank, reason, True
+    scored = [row for row in rows[1 : rank + 1] if row.replicability is not None]
+    chosen = max(scored, key=lambda row: (row.replicability, row.rank)).rank
+    return chosen, f"{found} No rank replicates; this one comes nearest.", True
+
+
+def _components(rank: int, one: str, many: str) -> str:
+    return f"One component {one}" if rank == 1 else f"{rank} components {many}"

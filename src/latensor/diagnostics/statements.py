@@ -1,0 +1,247 @@
+"""A certificate in words: each statement with its number, and what to do about it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import textwrap
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from latensor.tensors.kruskal import KruskalRank
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.certificate import Certificate
+
+GOOD, CAUTION, BAD, UNKNOWN = "good", "caution", "bad", "unknown"
+_MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]", UNKNOWN: "[?]"}
+_VERDICTS = {GOOD: "trust", CAUTION: "caution", BAD: "do not trust"}
+_SUMMARIES = {
+    "trust": "Nothing found that speaks against these components.",
+    "caution": "Usable, with the reservations marked [!] above.",
+    "do not trust": "Do not interpret these components before what is marked [!!] is resolved.",
+}
+
+
+class Statement(NamedTuple):
+    """One finding: its topic, how good it is, and the text."""
+
+    topic: str
+    level: str
+    text: str
+
+
+def statements(certificate: Certificate) -> tuple[Statement, ...]:
+    """All that a certificate says, in the order in which a reader wants it."""
+    writers: tuple[Callable[[Certificate], Statement | None], ...] = (
+        _fit,
+        _uniqueness,
+        _stability,
+        _consistency,
+        _cancellation,
+        _order,
+        _theorem,
+    )
+    found = (writer(certificate) for writer in writers)
+    return tuple(statement for statement in found if statement is not None)
+
+
+def verdict(certificate: Certificate) -> str:
+    """The worst of all statements."""
+    levels = {statement.level for statement in statements(certificate)}
+    worst = next((level for level in (BAD, CAUTION) if level in levels), GOOD)
+    return _VERDICTS[worst]
+
+
+def in_words(certificate: Certificate) -> str:
+    """The certificate as a short text for somebody who has not read a paper."""
+    shape = " x ".join(str(d) for d in certificate.shape)
+    lines = [f"Certificate: {_count(certificate.rank)} of a {shape} tensor"]
+    for statement in statements(certificate):
+        head = f"{_MARKS[statement.level]:4} {statement.topic}: "
+        lines += textwrap.wrap(
+            head + statement.text, 96, initial_indent="  ", subsequent_indent="       "
+        )
+    result = verdict(certificate)
+    lines.append(f"Verdict: {result}. {_SUMMARIES[result]}")
+    return "\n".join(lines)
+
+
+def as_dictionary(certificate: Certificate) -> dict[str, Any]:
+    """The certificate with its statements, in types that JSON knows."""
+    fields = {
+        field.name: plain(getattr(certificate, field.name))
+        for field in dataclasses.fields(certificate)
+    }
+    fields["verdict"] = verdict(certificate)
+    fields["statements"] = [statement._asdict() for statement in statements(certificate)]
+    return fields
+
+
+def plain(value: Any) -> Any:
+    """A value in types that JSON knows; infinity as text, what is not a number as None."""
+    if isinstance(value, KruskalRank):
+        return {"lower": value.lower, "upper": value.upper, "method": value.method}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return value if math.isfinite(value) else ("infinity" if value > 0 else "-infinity")
+    return value
+
+
+def _count(rank: int) -> str:
+    return "one component" if rank == 1 else f"{rank} components"
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.3g} %"
+
+
+def _fit(certificate: Certificate) -> Statement:
+    residual = certificate.residual
+    if residual is None:
+        return Statement(
+            "Fit", UNKNOWN, "not known. Give the tensor, or the result of lt.decompose."
+        )
+    explained = f"{100 * (1 - residual**2):.6g}" if residual < 1 else "0"
+    text = f"the model leaves {residual:.3g} of the norm ({explained} % of the energy explained)."
+    if residual >= 1:
+        return Statement("Fit", BAD, f"{text} That is no better than zero: fit it again.")
+    return Statement("Fit", GOOD, text)
+
+
+def _uniqueness(certificate: Certificate) -> Statement:
+    found = certificate.uniqueness
+    total = " + ".join(str(k.lower) for k in found.k_ranks)
+    numbers = f"k-ranks {total} = {found.total}, {found.required} needed by Kruskal's condition"
+    if found.shown and found.robust is False:
+        return Statement(
+            "Unique",
+            CAUTION,
+            f"yes for these numbers ({found.condition}; {numbers}), but not for all components "
+            "within the error bars: two of them may be too alike to tell apart. Compare runs with "
+            "lt.match, or lower the rank.",
+        )
+    if found.shown:
+        why = found.condition if "Kruskal" not in found.condition else numbers
+        if "grouped" in found.condition or "compounds" in found.condition:
+            why = f"{numbers}; shown by {found.condition}"
+        return Statement("Unique", GOOD, f"no other set of components gives this tensor ({why}).")
+    return Statement(
+        "Unique",
+        CAUTION,
+        f"not shown ({found.condition}; {numbers}): other components may fit equally well. Compare "
+        "runs from several seeds with lt.match, lower the rank, or add data in a further mode.",
+    )
+
+
+def _stability(certificate: Certificate) -> Statement:
+    kappa, errors = certificate.condition, certificate.errors
+    if not math.isfinite(kappa.value):
+        return Statement(
+            "Stability",
+            BAD,
+            "the components are not determined: they can be changed together without changing the "
+            f"tensor (condition number infinite: {kappa.method}). Lower the rank.",
+        )
+    text = f"errors of the tensor are magnified up to {kappa.value:.3g} times (condition number"
+    text += ")." if kappa.exact else ", a lower bound)."
+    if errors is None:
+        level = GOOD if kappa.value < 100 else CAUTION if kappa.value < 1e4 else BAD
+        level = CAUTION if level == GOOD and not kappa.exact else level
+        advice = "" if level == GOOD else " Collinear components: lower the rank or add data."
+        return Statement("Stability", level, text + advice)
+    worst = max(range(certificate.rank), key=lambda j: errors.components[j])
+    expected = errors.components[worst]
+    # A component fitted to pure noise has an expected error of about 0.58 of its size.
+    level = GOOD if expected < 0.1 else CAUTION if expected < 0.5 else BAD
+    text += (
+        f" If what is left over is noise, component {worst} is known least well, to about "
+        f"{_percent(expected)} of its size, the median one to "
+        f"{_percent(sorted(errors.components)[certificate.rank // 2])}."
+    )
+    if level == CAUTION:
+        text += " Read its details with care."
+    elif level == BAD:
+        text += " It is mostly noise: lower the rank or add data."
+    return Statement("Stability", level, text)
+
+
+def _consistency(certificate: Certificate) -> Statement | None:
+    value = certificate.core_consistency
+    if value is None:
+        return None
+    text = f"core consistency {value:.1f} % (100 is perfect, below 50 a sign of too many)."
+    if value >= 80:
+        return Statement("Number of components", GOOD, text)
+    level = CAUTION if value >= 50 else BAD
+    return Statement(
+        "Number of components", level, f"{text} Try fewer; lt.select_rank compares ranks."
+    )
+
+
+def _cancellation(certificate: Certificate) -> Statement:
+    cosine, pair, inflation = (
+        certificate.congruence,
+        certificate.congruence_pair,
+        certificate.inflation,
+    )
+    text = f"the squared weights add up to {inflation:.3g} times the squared norm of the model"
+    if pair is not None:
+        text += f"; components {pair[0]} and {pair[1]} are the most opposed (cosine {cosine:.3f})"
+    if cosine < -0.85 or inflation > 100:
+        return Statement(
+            "Cancellation",
+            BAD,
+            f"{text}. They cancel each other, and neither means anything alone: lower the rank, "
+            "or fit with ridge or nonnegative=True.",
+        )
+    if cosine < -0.5 or inflation > 10:
+        return Statement(
+            "Cancellation",
+            CAUTION,
+            f"{text}. Interpret these together, or fit with ridge or nonnegative=True.",
+        )
+    return Statement("Cancellation", GOOD, f"none: {text}.")
+
+
+def _order(certificate: Certificate) -> Statement | None:
+    gap, pair, errors = certificate.gap, certificate.gap_pair, certificate.errors
+    if gap is None or pair is None:
+        return None
+    text = (
+        f"the closest weights are those of components {pair[0]} and {pair[1]}, "
+        f"{_percent(gap)} of the largest weight apart"
+    )
+    spread = 0.0
+    if errors is not None:
+        spread = math.hypot(errors.weights[pair[0]], errors.weights[pair[1]])
+    if gap * max(certificate.weights) <= 2 * spread or gap <= 1e-10:
+        return Statement(
+            "Order",
+            GOOD,
+            f"{text}, less than can be told: another sample may list them the other way round. "
+            "Compare by lt.match, not by position.",
+        )
+    return Statement("Order", GOOD, f"{text}.")
+
+
+def _theorem(certificate: Certificate) -> Statement | None:
+    bounds = certificate.bounds
+    if bounds is None:
+        return None
+    source = "estimated from the residual" if bounds.estimated else "as given"
+    kind = "whitened" if bounds.whitened else "orthogonal"
+    text = (
+        f"for {kind} tensors with an error of spectral norm {bounds.noise:.3g} ({source}), vectors "
+        f"are off by at most {max(bounds.vectors):.3g} and weights by at most {bounds.values:.3g}. "
+        f"The theorem asks that error x dimension / smallest weight = {bounds.ratio:.3g} be below "
+        "a constant that it leaves open."
+    )
+    if not bounds.informative:
+        text += " The bound exceeds the vectors themselves: it guarantees nothing here."
+    return Statement("Guarantee", GOOD if bounds.informative else UNKNOWN, text)

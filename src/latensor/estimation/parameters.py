@@ -1,0 +1,76 @@
+"""The ranges of an estimator's parameters as a table, checked when it is fitted."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from latensor.exceptions import InvalidInputError
+
+
+class Range(Protocol):
+    """A set of values that a parameter may take."""
+
+    def __contains__(self, value: object) -> bool: ...
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of a few values, such as names or None."""
+
+    values: tuple[object, ...]
+
+    def __contains__(self, value: object) -> bool:
+        # An array compares elementwise and a 1 equals True: neither is meant.
+        return any(type(value) is type(item) and value == item for item in self.values)
+
+    def __str__(self) -> str:
+        return " or ".join(repr(item) for item in self.values)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Numbers between two ends, integers or reals; an open end excludes itself."""
+
+    kind: type
+    low: float
+    high: float = np.inf
+    closed: str = "both"
+
+    def __contains__(self, value: object) -> bool:
+        if isinstance(value, bool | np.bool_) or not isinstance(value, self.kind):
+            return False
+        number: Any = value
+        above = number >= self.low if self.closed in ("both", "left") else number > self.low
+        below = number <= self.high if self.closed in ("both", "right") else number < self.high
+        return bool(above and below)
+
+    def __str__(self) -> str:
+        noun = "an integer" if issubclass(self.kind, numbers.Integral) else "a number"
+        left = "at least" if self.closed in ("both", "left") else "above"
+        text = f"{noun} {left} {self.low:g}"
+        if np.isfinite(self.high):
+            right = "at most" if self.closed in ("both", "right") else "below"
+            text += f" and {right} {self.high:g}"
+        return text
+
+
+def check_parameters(estimator: Any, table: Mapping[str, Sequence[Range]]) -> None:
+    """Refuse a parameter outside of all its ranges.
+
+    Parameters
+    ----------
+    estimator : object with the parameters as attributes
+    table : the ranges of every parameter, by name
+    """
+    for name, ranges in table.items():
+        value = getattr(estimator, name)
+        if not any(value in each for each in ranges):
+            expected = ", or ".join(str(each) for each in ranges)
+            raise InvalidInputError(
+                f"{name}={value!r} of {type(estimator).__name__} must be {expected}"
+            )

@@ -1,0 +1,17 @@
+"""Coordinates in which a second moment becomes the identity, and what is found in them."""
+
+from latensor.whitening.canonical import (
+    CanonicalDirections,
+    canonical_directions,
+    canonical_directions_of_samples,
+)
+from latensor.whitening.matrix import Whitening, principal_directions, whiten
+
+__all__ = [
+    "CanonicalDirections",
+    "Whitening",
+    "canonical_directions",
+    "canonical_directions_of_samples",
+    "principal_directions",
+    "whiten",
+]

@@ -1,0 +1,127 @@
+import numpy as np
+import pytest
+
+from latensor.decomposition import AlternatingLeastSquares, decompose
+from latensor.decomposition.masked import MaskedSweeps, observe
+from latensor.decomposition.setup import as_tensor
+from latensor.exceptions import InvalidInputError
+from latensor.tensors import SparseTensor
+
+from .planted import compose, planted, relative_error
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    ("shape", "share"), [((20, 18, 16), 0.9), ((20, 18, 16), 0.3), ((9, 8, 7, 6), 0.4)]
+)
+def test_hidden_entries_are_recovered_from_the_observed_ones(seed, shape, share):
+    tensor, _ = planted(seed, shape, 3)
+    mask = np.random.default_rng(seed).random(shape) < share
+    result = decompose(np.where(mask, tensor, np.nan), 3, mask=mask, random_state=seed, tol=1e-12)
+    assert relative_error(result, tensor) < 1e-8
+    assert result.residual < 1e-8
+
+
+def test_hidden_values_do_not_matter():
+    tensor, _ = planted(1, (9, 8, 7), 2, noise=0.2)
+    mask = np.random.default_rng(0).random(tensor.shape) < 0.7
+    given = np.where(mask, tensor, 1e30)
+    given.setflags(write=False)
+    mask.setflags(write=False)
+    one = decompose(given, 2, mask=mask, random_state=0)
+    other = decompose(np.where(mask, tensor, np.inf), 2, mask=mask, random_state=0)
+    np.testing.assert_array_equal(one.weights, other.weights)
+
+
+def test_residual_counts_observed_entries_only():
+    tensor, _ = planted(2, (9, 8, 7), 2, noise=0.3)
+    mask = np.random.default_rng(0).random(tensor.shape) < 0.6
+    result = decompose(tensor, 2, mask=mask, random_state=0)
+    model = compose([np.asarray(f) for f in result.factors], np.asarray(result.weights))
+    expected = np.linalg.norm((tensor - model)[mask]) / np.linalg.norm(tensor[mask])
+    assert result.residual == pytest.approx(expected, rel=1e-9)
+    assert np.all(np.diff(result.history) <= 1e-12)
+
+
+def test_a_mask_of_ones_changes_nothing():
+    tensor, _ = planted(3, (9, 8, 7), 3, noise=0.3)
+    masked = decompose(tensor, 3, mask=np.ones(tensor.shape, dtype=bool), random_state=0)
+    plain = decompose(tensor, 3, random_state=0)
+    assert masked.residual == pytest.approx(plain.residual, rel=1e-6)
+
+
+def test_fixed_modes_ridge_and_signs_hold_under_a_mask():
+    rng = np.random.default_rng(4)
+    factors = [rng.random((d, 2)) for d in (9, 8, 7)]
+    tensor = compose(factors) + 0.01 * rng.standard_normal((9, 8, 7))
+    mask = rng.random(tensor.shape) < 0.7
+    fixed = decompose(tensor, 2, mask=mask, init=(None, factors), fixed_modes=(1,))
+    np.testing.assert_array_equal(fixed.factors[1], factors[1])
+    positive = decompose(tensor - 0.2, 3, mask=mask, nonnegative=True, random_state=0)
+    assert min(f.min() for f in positive.factors) >= 0
+    penalized = decompose(tensor, 2, mask=mask, ridge=1.0, random_state=0)
+    free = decompose(tensor, 2, mask=mask, random_state=0)
+    assert penalized.residual > free.residual
+
+
+def test_row_equations_are_those_of_the_observed_entries():
+    rng = np.random.default_rng(5)
+    tensor = rng.standard_normal((4, 5, 3))
+    mask = rng.random(tensor.shape) < 0.6
+    mask[:, 0, 0] = mask[0, :, 0] = mask[0, 0, :] = True
+    sweeps = MaskedSweeps(observe(as_tensor(tensor), mask), (0, 1, 2))
+    rows = [rng.standard_normal((2, d)) for d in tensor.shape]
+    matrices, right = sweeps._equations(rows, 1)
+    for j in range(5):
+        design = np.array([rows[0][:, a] * rows[2][:, c] for a, c in np.argwhere(mask[:, j])])
+        np.testing.assert_allclose(matrices[j], design.T @ design, atol=1e-12)
+        np.testing.assert_allclose(right[:, j], design.T @ tensor[:, j][mask[:, j]], atol=1e-12)
+    point = sweeps.start(rows)
+    rest = (tensor - np.einsum("ra,rb,rc->abc", *rows))[mask]
+    assert point.loss == pytest.approx(rest @ rest)
+
+
+def test_sparse_tensor_and_sparse_mask_stay_sparse():
+    tensor, _ = planted(6, (20, 18, 16), 3)
+    mask = np.random.default_rng(6).random(tensor.shape) < 0.3
+    coordinates = np.argwhere(mask)
+    observed = SparseTensor(coordinates, tensor[mask], tensor.shape)
+    pattern = SparseTensor(coordinates, np.ones(len(coordinates)), tensor.shape)
+    result = decompose(observed, 3, mask=pattern, random_state=0, tol=1e-12)
+    assert relative_error(result, tensor) < 1e-8
+
+
+@pytest.mark.parametrize("mode", [0, 1, 2])
+def test_a_hidden_slice_is_refused_by_name(mode):
+    mask = np.ones((4, 5, 6), dtype=bool)
+    np.moveaxis(mask, mode, 0)[3] = False
+    with pytest.raises(InvalidInputError, match=f"slice 3 of mode {mode}"):
+        decompose(np.ones((4, 5, 6)), 2, mask=mask)
+
+
+@pytest.mark.parametrize(
+    ("tensor", "mask", "message"),
+    [
+        (np.ones((3, 3, 3)), np.ones((3, 3), dtype=bool), "shape"),
+        (np.ones((3, 3, 3)), np.full((3, 3, 3), 0.5), "truth values"),
+        (np.ones((3, 3, 3), dtype=complex), np.ones((3, 3, 3), dtype=bool), "complex"),
+        (
+            SparseTensor(np.zeros((1, 3), dtype=int), [1.0], (2, 2, 2)),
+            np.ones((2, 2, 2), dtype=bool),
+            "SparseTensor as mask",
+        ),
+    ],
+)
+def test_bad_masks_are_refused(tensor, mask, message):
+    with pytest.raises(InvalidInputError, match=message):
+        decompose(tensor, 2, mask=mask, algorithm=AlternatingLeastSquares())
+
+
+def test_nonfinite_observed_entries_are_refused_with_their_position():
+    tensor = np.ones((3, 4, 5))
+    tensor[1, 2, 3] = np.nan
+    mask = np.ones(tensor.shape, dtype=bool)
+    with pytest.raises(InvalidInputError, match=r"\(1, 2, 3\)"):
+        decompose(tensor, 2, mask=mask)
+    mask[1, 2, 3] = False
+    assert decompose(tensor, 2, mask=mask, random_state=0).residual < 1e-10
