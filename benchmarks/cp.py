@@ -8,7 +8,8 @@
 Figures are process CPU seconds with one BLAS thread for everybody. Each peer runs once per seed;
 its final error, computed explicitly, becomes the `target` of our run, and the ratio of the two
 times is the figure. Our complete run, without a target, stands beside it with its error. A long
-list can be run in pieces: `--store` gathers them in one file. Measured data are read from the
+list can be run in pieces: `--store` gathers them in one file, and `--reuse-peers` spares the hours
+that the peers take when only our own code has changed. Measured data are read from the
 folder that LATENSOR_DATA names, and skipped without it.
 """
 
@@ -113,15 +114,23 @@ def run_ours(
     return best, relative_error(tensor, weights, list(factors))
 
 
-def measure(problem: Problem, seed: int, peers: list[str]) -> dict[str, float] | None:
-    """One row: our time and error, and for every peer time, error and our time to that error."""
+def measure(
+    problem: Problem, seed: int, peers: list[str], known: dict[str, float]
+) -> dict[str, float] | None:
+    """One row: our time and error, and for every peer time, error and our time to that error.
+
+    Peers whose time and error are `known` are not run again.
+    """
     tensor = problem.make(seed)
     if tensor is None:
         return None
     row: dict[str, float] = {}
     row["seconds"], row["error"] = run_ours(tensor, problem.rank, seed)
     for peer in peers:
-        seconds, error = run_peer(peer, tensor, problem.rank, seed)
+        if f"{peer}.error" in known:
+            seconds, error = known[f"{peer}.seconds"], known[f"{peer}.error"]
+        else:
+            seconds, error = run_peer(peer, tensor, problem.rank, seed)
         row[f"{peer}.seconds"], row[f"{peer}.error"] = seconds, error
         if np.isfinite(error):
             # An error that rounding alone separates from the peer's counts as reached.
@@ -206,6 +215,10 @@ def main(say: Callable[[str], None] = print) -> None:
     parser.add_argument("--quick", action="store_true", help="one seed")
     parser.add_argument("--peers", nargs="*", default=list(PEERS), choices=list(PEERS))
     parser.add_argument("--store", type=Path, help="JSON file that gathers results of several runs")
+    parser.add_argument(
+        "--reuse-peers", action="store_true", help="run peers only where nothing is stored"
+    )
+    parser.add_argument("--only-known", action="store_true", help="run no peer at all")
     parser.add_argument("--render", action="store_true", help="only print what is stored")
     parser.add_argument("--write", type=Path, help="page whose table is replaced")
     options = parser.parse_args()
@@ -221,7 +234,12 @@ def main(say: Callable[[str], None] = print) -> None:
             if not wanted or (options.group and problem.group not in options.group):
                 continue
             for seed in options.seeds[:1] if options.quick else options.seeds:
-                row = measure(problem, seed, options.peers)
+                stored = rows.get(problem.name, {}).get(str(seed), {})
+                known = stored if options.reuse_peers else {}
+                peers = [
+                    p for p in options.peers if not options.only_known or f"{p}.error" in known
+                ]
+                row = measure(problem, seed, peers, known)
                 if row is None:
                     say(f"{problem.name}: skipped, set LATENSOR_DATA to the folder of its file")
                     break

@@ -12,16 +12,32 @@ __version__ = "0.1.0.dev0"
 
 # Each public name and the subpackage that defines it. Subpackages themselves load the same way.
 _HOMES = {
+    "arrays": (
+        "low_rank_approximation",
+        "pseudo_inverse",
+        "truncated_svd",
+    ),
+    "decomposition": (
+        "Decomposition",
+        "decompose",
+        "tucker",
+    ),
+    "diagnostics": (
+        "certify",
+        "match",
+        "select_rank",
+    ),
     "exceptions": (
         "ConvergenceWarning",
         "InvalidInputError",
         "NotIdentifiableError",
         "RankDeficientError",
     ),
-    "decomposition": (
-        "Decomposition",
-        "decompose",
+    "models": (
+        "CCA",
+        "PCA",
     ),
+    "moments": (),
     "plots": (),
     "tensors": (
         "CPTensor",
@@ -56,6 +72,7 @@ _HOMES = {
         "unfold",
         "write_tns",
     ),
+    "whitening": ("whiten",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

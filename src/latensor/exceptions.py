@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class InvalidInputError(ValueError):
     """An argument that cannot be used as given; the text names it and says what was expected."""
@@ -12,7 +14,29 @@ class NotIdentifiableError(ValueError):
 
 
 class RankDeficientError(NotIdentifiableError):
-    """A matrix supports fewer directions than were asked for."""
+    """A matrix supports fewer directions than were asked for.
+
+    Attributes
+    ----------
+    spectrum : array of the eigenvalues or singular values that were found
+    threshold : float, magnitudes up to this count as zero
+    usable_rank : int, the largest rank that can be asked for
+    """
+
+    def __init__(
+        self,
+        message: str,
+        spectrum: Any = None,
+        threshold: float | None = None,
+        usable_rank: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.spectrum = spectrum
+        self.threshold = threshold
+        self.usable_rank = usable_rank
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.args[0], self.spectrum, self.threshold, self.usable_rank)
 
 
 class ConvergenceWarning(UserWarning):

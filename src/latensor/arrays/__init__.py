@@ -11,6 +11,15 @@ from latensor.arrays.checks import (
     require_matrix,
     require_vector,
 )
+from latensor.arrays.factorization import (
+    SVD,
+    Eigenpairs,
+    leading_eigenpairs,
+    low_rank_approximation,
+    pseudo_inverse,
+    solve_positive,
+    truncated_svd,
+)
 from latensor.arrays.library import (
     Array,
     Namespace,
@@ -31,7 +40,9 @@ from latensor.arrays.library import (
 from latensor.arrays.randomness import RandomState, generator, standard_normal
 
 __all__ = [
+    "SVD",
     "Array",
+    "Eigenpairs",
     "Namespace",
     "RandomState",
     "as_array",
@@ -44,14 +55,19 @@ __all__ = [
     "is_complex",
     "is_numpy",
     "is_traced",
+    "leading_eigenpairs",
     "library_name",
     "like",
+    "low_rank_approximation",
     "machine_epsilon",
     "matmul",
+    "pseudo_inverse",
     "real_dtype",
     "require_matrix",
     "require_vector",
     "resolve",
+    "solve_positive",
     "standard_normal",
     "to_host",
+    "truncated_svd",
 ]

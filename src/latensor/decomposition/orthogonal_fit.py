@@ -92,8 +92,8 @@ class OrthogonalFit:
             total=(rule.total * energy - outer.loss) / unit,
         )
         inner = truncate(xp, outer.core, inner_rule, rest, sequential=method != "hosvd")
-        modes = self._open(inner, outer.core.shape)
-        if method not in ("sequential", "hosvd") and len(modes) > 1:
+        modes = self._to_sweep(inner, outer.core.shape)
+        if method not in ("sequential", "hosvd") and modes:
             core = DenseTensor(outer.core)
             stopping = StoppingRule(_CORE_TOL, _CORE_SWEEPS)
             inner, _ = iterate(
@@ -129,11 +129,9 @@ class OrthogonalFit:
         assemble: Callable[[Subspaces], Any],
     ) -> tuple[Subspaces, Status]:
         """Orthogonal iteration until the squared residual falls by less than `tol`."""
-        modes = self._open(start, self.tensor.shape)
-        if len(modes) < 2:
-            return start, Status.CONVERGED  # with all other modes whole, one cut is the best one
+        modes = self._to_sweep(start, self.tensor.shape)
         floor = 100 * machine_epsilon(self.tensor.reference) * self.energy
-        if start.loss <= floor:
+        if start.loss <= floor or not modes:
             return start, Status.CONVERGED
 
         def step(state: Subspaces) -> Subspaces:
@@ -144,11 +142,14 @@ class OrthogonalFit:
         rule = StoppingRule(tol, monitor.budget or 1, floor=floor)
         return iterate(step, start, rule, monitor, assemble)
 
-    def _open(self, found: Subspaces, shape: Sequence[int]) -> list[int]:
-        """The modes whose basis is a choice."""
-        return [
-            m for m in self.rule.modes if found.bases[m] is not None and found.ranks[m] < shape[m]
-        ]
+    def _to_sweep(self, found: Subspaces, shape: Sequence[int]) -> list[int]:
+        """The modes that have a basis, or none where at most one of them is a choice.
+
+        With all other modes whole, the cut of a single mode is already the best one.
+        """
+        modes = [m for m, basis in enumerate(found.bases) if basis is not None]
+        choices = sum(found.ranks[m] < shape[m] for m in modes)
+        return modes if choices > 1 else []
 
     def residual(self, found: Subspaces) -> float:
         """The relative error; entry by entry where a difference of energies loses its digits."""

@@ -19,8 +19,8 @@ from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 
 _TRIAL_STEPS = 30
-# The residual may rise for a while: so many steps without progress end the iteration.
-_PATIENCE = 8
+# The residual may rise for a while: so many steps without a new best end the iteration.
+_PATIENCE = 50
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,14 @@ class SymmetricLeastSquares:
     Parameters
     ----------
     variant : "delayed", B = A_{t-1} and C = A_{t-2}, the monograph's first; or "same",
-        B = C = A_{t-1}, its second. The first converges more surely.
+        B = C = A_{t-1}, its second. The first is the ordinary alternating method, and converges
+        from near a solution, though slowly where components are nearly parallel. The second
+        moves all modes at once: where two components have a cosine above about 0.4 (order 3) it
+        may leave the solution it starts from, and the best iterate is returned.
     start : "spectral", the result of `SymmetricSpectral` (random where rank > d or the tensor is
-        complex), or "random"
+        complex), which on exact input is the answer already; or "random", which with 10 starts
+        failed for 1 to 3 of 100 orthogonal tensors (d = 6, rank 4) but for 47 ("delayed") and 79
+        ("same") of 100 with independent components
     n_restarts : int, random starts, each tried for a few steps; the best goes on
     ridge : float, the monograph's alpha, added to the diagonal of B'B * C'C
     tol : float, relative decrease of the squared residual that counts as progress

@@ -133,8 +133,8 @@ def tucker(
         "sequential" cuts one mode after the other, each in what the others have left
         (ST-HOSVD), and is within sqrt(order) of the best error. "hosvd" takes the singular
         vectors of the unfoldings of the whole tensor. "hooi" goes on from the sequential result by
-        orthogonal iteration, whose error falls with every sweep. "randomized" reads a dense tensor
-        four times, through random directions. "auto" is orthogonal iteration from the cheaper
+        orthogonal iteration, whose error falls with every sweep. "randomized" sees the
+        tensor through random directions and a few corrections, without any Gram matrix of it. "auto" is orthogonal iteration from the cheaper
         of two starts where the ranks are given, else "sequential".
     modes : the modes to compress, default all; `ranks` then has one entry for each of these, and
         the other modes have None for a factor

@@ -103,7 +103,9 @@ def sensitivity(components: Components) -> Sensitivity:
         return _unknown(rank, order, ConditionNumber(np.inf, True, reason))
     if rank == 1:
         return _single(components)
-    small = [np.linalg.qr(f, mode="r") if f.shape[0] > rank else f for f in components.factors]
+    small: list[Any] = [
+        np.linalg.qr(f, mode="r") if f.shape[0] > rank else f for f in components.factors
+    ]
     frames = [_frames(f) for f in (small[:1] if components.symmetric else small)]
     dimensions = [f.shape[0] for f in small]
     rows = _ambient(dimensions, components.symmetric)

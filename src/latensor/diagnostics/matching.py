@@ -151,9 +151,7 @@ def match(
     )
 
 
-def _compared(
-    ours: Components, theirs: Components, modes: Sequence[int] | None
-) -> tuple[int, ...]:
+def _compared(ours: Components, theirs: Components, modes: Sequence[int] | None) -> tuple[int, ...]:
     if ours.order != theirs.order:
         raise InvalidInputError(
             f"a has order {ours.order} and b has order {theirs.order}: only tensors of the same "

@@ -43,7 +43,15 @@ class NoiseLimit:
 
     def freedom(self, rank: int) -> float:
         """Entries less parameters."""
+        if len(self.shape) == 2:
+            return float(prod(max(d - rank, 0) for d in self.shape))
         return float(self.entries - self.per_component * rank)
+
+    def saturated(self, rank: int) -> bool:
+        """Whether any tensor is fitted exactly at this rank, so that a perfect fit says nothing."""
+        if len(self.shape) == 2:
+            return rank >= min(self.shape)
+        return self.freedom(rank) < 0
 
     def testable(self, rank: int) -> bool:
         """Whether enough entries are left to tell noise from signal."""

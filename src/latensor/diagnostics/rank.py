@@ -144,31 +144,35 @@ def select_rank(
         rows.append(examination.row(rank))
         while examination.beaten(unbeaten):
             unbeaten += 1
-        exact = rows[-1].residual <= examination.exact_residual
-        if exact or (not patient and rank - unbeaten >= _PATIENCE):
+        if examination.exact(rows[-1]) or (not patient and rank - unbeaten >= _PATIENCE):
             break
     rank, reason, structured = _choose(rows, unbeaten, examination, last)
-    spectra = tuple(tuple(float(v) for v in values) for values in examination.spectra())
+    spectra = tuple(tuple(float(v) for v in values) for values in examination.spectra)
     return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
 
 
 def _largest_rank(shape: Sequence[int]) -> int:
-    """The rank at which a tensor has as many parameters as entries; all tensors have that rank."""
+    """The largest rank with no more parameters than the tensor has entries."""
     if len(shape) == 2:
         return min(shape)
-    per_component = sum(shape) - len(shape) + 1
-    return max(1, min(math.ceil(math.prod(shape) / per_component), math.prod(sorted(shape)[:-1])))
+    return max(1, math.prod(shape) // (sum(shape) - len(shape) + 1))
 
 
 def _choose(
     rows: Sequence[RankEvidence], unbeaten: int, examination: Examination, last: int
 ) -> tuple[int, str, bool]:
     """The rank, why, and whether what it rests on is replicability."""
-    if rows[-1].residual <= examination.exact_residual:
+    if examination.exact(rows[-1]):
         rank = rows[-1].rank
-        return rank, f"{_components(rank, 'gives', 'give')} the tensor exactly, fewer do not.", False
+        return (
+            rank,
+            f"{_components(rank, 'gives', 'give')} the tensor exactly, fewer do not.",
+            False,
+        )
     rank = unbeaten
     best = rows[rank]
+    if not examination.limit.testable(1):
+        return 0, "The tensor has too few entries to tell components from noise.", False
     if rank == 0:
         return 0, "No component stands out of the noise.", False
     outliers = examination.excess_kurtosis(rank)

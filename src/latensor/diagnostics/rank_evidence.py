@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -127,6 +128,7 @@ class Examination:
             cores.append(problem.project(bases))
         return cores[0], cores[1]
 
+    @cached_property
     def spectra(self) -> tuple[Any, ...]:
         """Leading singular values of the unfoldings, by mode."""
         assert self.compression is not None
@@ -144,8 +146,7 @@ class Examination:
         core = self.compression.core
         fit = decompose(core, rank, random_state=self.seed + rank)
         self.fits[rank] = fit.tensor
-        energy = float(np.vdot(core, core).real)
-        self.losses.append(fit.residual**2 * energy + self.compression.base)
+        self.losses.append(self._loss(fit.residual**2 * float(np.vdot(core, core).real)))
         residual = math.sqrt(self.losses[rank] / self.squared_norm)
         freedom = self.limit.freedom(rank)
         variance = self.losses[rank] / freedom if self.limit.testable(rank) else None
@@ -162,8 +163,22 @@ class Examination:
             degeneracy(components)[0],
             self._component_error(fit.tensor, variance),
             self._replicability(rank),
-            _gap(self.spectra(), rank),
+            _gap(self.spectra, rank),
         )
+
+    def _loss(self, core_loss: float) -> float:
+        """The squared residual of the tensor from that of the core."""
+        assert self.compression is not None
+        # What compression leaves out is a difference of squared norms, good to 1e-15 of them: where
+        # the core is fitted exactly and that is all there is, it is rounding.
+        rounding = self.compression.base <= 1e-13 * self.squared_norm
+        if rounding and core_loss <= self.exact_residual**2 * self.squared_norm:
+            return core_loss
+        return core_loss + self.compression.base
+
+    def exact(self, row: RankEvidence) -> bool:
+        """Whether a fit leaves nothing over, although it could."""
+        return row.residual <= self.exact_residual and not self.limit.saturated(row.rank)
 
     def beaten(self, rank: int) -> bool:
         """Whether some larger rank explains more than it could if only noise were left."""

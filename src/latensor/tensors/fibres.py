@@ -101,21 +101,21 @@ class FibreTree:
         runs: list[tuple[int, int]] = []
         first = 0
         for task in range(1, self.tasks + 1):
-            rows = self._root_after(task) - self.positions[first, 0]
-            if task == self.tasks or rows * size > entries:
+            nodes = self.root_nodes((first, task))
+            if task == self.tasks or (nodes.stop - nodes.start) * size > entries:
                 runs.append((first, task))
                 first = task
         return runs
 
-    def _root_after(self, task: int) -> int:
-        """One past the last root node that tasks up to `task` touch."""
-        if task == self.tasks:
-            return len(self.roots)
-        return int(self.positions[task, 0]) + int(self.continued[task])
+    def root_nodes(self, block: tuple[int, int]) -> slice:
+        """The root nodes that a run of tasks, first and one past the last, touches."""
+        first, last = block
+        if last == self.tasks:
+            return slice(int(self.positions[first, 0]), len(self.roots))
+        end = int(self.positions[last, 0]) + int(self.continued[last])
+        return slice(int(self.positions[first, 0]), end)
 
-    def contract(
-        self, flat: Any, shifts: Any, widths: Any, block: tuple[int, int]
-    ) -> tuple[slice, Any]:
+    def contract(self, flat: Any, shifts: Any, widths: Any, block: tuple[int, int]) -> Any:
         """The contraction of a run of tasks with one matrix per level.
 
         Parameters
@@ -126,24 +126,24 @@ class FibreTree:
 
         Returns
         -------
-        slice of the root nodes touched, and their (nodes, product of widths) numbers
+        (nodes, product of widths) numbers of the root nodes that the run touches
         """
         from latensor.tensors._kernels import tree_contract
 
         first, last = block
-        origin, end = int(self.positions[first, 0]), self._root_after(last)
+        nodes = self.root_nodes(block)
         size = int(np.prod(widths[1:]))
-        out = np.zeros((end - origin, size), flat.dtype)
+        out = np.zeros((nodes.stop - nodes.start, size), flat.dtype)
         spill = np.zeros((last - first, size), flat.dtype)
         tree = self._tree()
 
         def run(start: int, stop: int) -> None:
-            tree_contract(start, stop, *tree, first, origin, flat, shifts, widths, out, spill)
+            tree_contract(start, stop, *tree, first, nodes.start, flat, shifts, widths, out, spill)
 
         self._run(first, last, run)
         for task in np.flatnonzero(self.continued[first:last]):
-            out[int(self.positions[first + task, 0]) - origin] += spill[task]
-        return slice(origin, end), out
+            out[int(self.positions[first + task, 0]) - nodes.start] += spill[task]
+        return out
 
     def _run(self, first: int, last: int, run: Callable[[int, int], None]) -> None:
         from latensor.tensors._kernels import thread_count

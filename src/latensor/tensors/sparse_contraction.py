@@ -175,7 +175,7 @@ def _rows_of_roots(
     if max_size is not None:
         size = (len(tree.roots), *level_widths)
         check_size(size, flat.dtype, max_size, "the kept places with the columns of the operands")
-    _, numbers = tree.contract(flat, shifts, widths, (0, tree.tasks))
+    numbers = tree.contract(flat, shifts, widths, (0, tree.tasks))
     return tree, numbers, level_widths
 
 
@@ -184,14 +184,30 @@ def _contract_all(nonzeros: Nonzeros, given: Sequence[Array | None]) -> Array:
     root = by_length(nonzeros.shape)[0]
     tree = nonzeros.tree(root)
     flat, shifts, widths = _flatten(tree, nonzeros.shape, given)
-    size = math.prod(int(w) for w in widths[1:])
+    level_widths = tuple(int(w) for w in widths[1:])
+    size = math.prod(level_widths)
+    blocks = [(block, tree.root_nodes(block)) for block in tree.blocks(_BLOCK_ENTRIES, size)]
+    widest = tree.levels[int(np.argmax(level_widths))]
+    rows = max(nodes.stop - nodes.start for _, nodes in blocks)
+    if rows > 1 and rows * size > 4 * _BLOCK_ENTRIES and max(level_widths) > 1:
+        return _contract_halves(nonzeros, given, int(widest or 0))
     matrix = _as_matrix(given[root]).astype(flat.dtype, copy=False)
     total = np.zeros((matrix.shape[1], size), flat.dtype)
-    for block in tree.blocks(_BLOCK_ENTRIES, size):
-        nodes, numbers = tree.contract(flat, shifts, widths, block)
-        total += matrix[tree.roots[nodes, 0]].T @ numbers
-    full = total.reshape(matrix.shape[1], *(int(w) for w in widths[1:]))
+    for block, nodes in blocks:
+        total += matrix[tree.roots[nodes, 0]].T @ tree.contract(flat, shifts, widths, block)
+    full = total.reshape(matrix.shape[1], *level_widths)
     return _natural_order(full, [root, *tree.levels], given)
+
+
+def _contract_halves(nonzeros: Nonzeros, given: Sequence[Array | None], mode: int) -> Array:
+    """T(A, B, C) with the columns of one operand in two halves, each in half the memory."""
+    operand = _as_matrix(given[mode])
+    middle = operand.shape[1] // 2
+    halves = [
+        _contract_all(nonzeros, [*given[:mode], half, *given[mode + 1 :]])
+        for half in (operand[:, :middle], operand[:, middle:])
+    ]
+    return np.concatenate(halves, axis=_open_modes(given).index(mode))
 
 
 def _natural_order(full: Array, axes: Sequence[int | None], given: Sequence[Array | None]) -> Array:

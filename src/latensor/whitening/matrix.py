@@ -79,14 +79,13 @@ def _rank_deficient(spectrum: np.ndarray, threshold: float, rank: int) -> RankDe
     else:
         reason = "all its eigenvalues are zero"
         remedy = "give samples that vary"
-    error = RankDeficientError(
+    return RankDeficientError(
         f"rank={rank} exceeds the {usable} directions that second_moment supports ({reason}, "
-        f"the threshold is {threshold:.1e}): {remedy}"
+        f"the threshold is {threshold:.1e}): {remedy}",
+        spectrum,
+        threshold,
+        usable,
     )
-    error.spectrum = spectrum  # type: ignore[attr-defined]
-    error.threshold = threshold  # type: ignore[attr-defined]
-    error.usable_rank = usable  # type: ignore[attr-defined]
-    return error
 
 
 def principal_directions(covariance: object, rank: int) -> Eigenpairs:

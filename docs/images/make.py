@@ -1,0 +1,59 @@
+"""The pictures of docs/image.md and docs/decompose.md: `python docs/images/make.py`."""
+
+from pathlib import Path
+
+import numpy as np
+from sklearn.datasets import load_sample_image
+
+import latensor as lt
+from latensor.plots import components, images, rank_evidence, save
+
+HERE = Path(__file__).parent
+
+
+def photograph():
+    """A photograph, CP of rank 50, and Tucker of the same number of parameters."""
+    original = load_sample_image("china.jpg").astype(float)
+    shape = original.shape
+    cp = lt.decompose(original, 50, random_state=0)
+    tucker = lt.tucker(original, 44, modes=(0, 1), random_state=0)
+    kept = {
+        "CP of rank 50": (cp, 50 * (sum(shape) + 1)),
+        "Tucker 44 x 44 x 3": (tucker, 44 * 44 * 3 + 44 * (shape[0] + shape[1])),
+    }
+    pictures = {f"original, {original.size:,} numbers": original}
+    for form, (found, numbers) in kept.items():
+        title = f"{form}, {numbers:,} numbers, error {found.residual:.3f}"
+        pictures[title] = found.tensor.to_dense()
+    coarse = lt.decompose(original, 15, random_state=0)
+    numbers = 15 * (sum(shape) + 1)
+    title = f"CP of rank 15, {numbers:,} numbers, error {coarse.residual:.3f}"
+    pictures[title] = coarse.tensor.to_dense()
+    save(images(pictures), HERE / "photograph.jpg", dpi=90)
+
+
+def spectra():
+    """The spectra of docs/decompose.md."""
+    emission, excitation = np.linspace(250.0, 450.0, 101), np.linspace(240.0, 300.0, 61)
+
+    def peaks(x, centres, widths):
+        return np.exp(-0.5 * ((x[:, None] - centres) / widths) ** 2)
+
+    amounts = np.array([[1, 0, 0], [0, 1, 0], [0, 0, 1], [0.6, 0.4, 0.5], [0.3, 0.3, 0.4]])
+    factors = [
+        amounts,
+        peaks(emission, [355, 305, 285], [25, 18, 15]),
+        peaks(excitation, [277, 274, 258], [14, 12, 10]),
+    ]
+    truth = lt.CPTensor(None, factors)
+    tensor = truth.to_dense() + 0.02 * np.random.default_rng(0).standard_normal(truth.shape)
+    found = lt.decompose(tensor, 3, random_state=0)
+    labels = {1: emission, 2: excitation}
+    names = ["sample", "emission (nm)", "excitation (nm)"]
+    save(components(found, labels=labels, names=names), HERE / "components.png", dpi=80)
+    save(rank_evidence(lt.select_rank(tensor, random_state=0)), HERE / "rank.png", dpi=80)
+
+
+if __name__ == "__main__":
+    photograph()
+    spectra()
