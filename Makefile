@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format docs clean help bench-algebra
+.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-matrices
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -49,6 +49,15 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 
 bench-algebra: $(VENV)/.installed-dev  ## Dense and sparse mttkrp beside TensorLy and pyttb
 	$(BIN)/python -m benchmarks.algebra
+
+bench-cp: $(VENV)/.installed-dev  ## CP beside TensorLy and pyttb: time to the peer's own error
+	$(BIN)/python -m benchmarks.cp
+
+bench-tucker: $(VENV)/.installed-dev  ## Tucker beside TensorLy and pyttb
+	$(BIN)/python -m benchmarks.tucker
+
+bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
+	$(BIN)/python -m benchmarks.matrices
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

@@ -120,6 +120,18 @@ def test_tucker(run, tensor, file, tmp_path, asked, core, kept):
     assert error**2 <= 0.001
 
 
+def test_very_large_entries_are_no_trouble(run, tensor, file):
+    np.save(file, 1e200 * tensor)
+    usual = run(file, "--tucker", 2)
+    assert usual.exit_code == 0, usual.output
+    np.save(file, tensor)
+    table = [line for line in usual.output.splitlines() if "%" in line]
+    assert (
+        table[:3]
+        == [line for line in run(file, "--tucker", 2).output.splitlines() if "%" in line][:3]
+    )
+
+
 def test_nonnegative_and_seed_are_passed_on(run, tensor, file, tmp_path):
     noisy = tensor + np.random.default_rng(1).standard_normal(SHAPE)
     np.save(file, noisy)

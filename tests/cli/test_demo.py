@@ -23,6 +23,8 @@ def test_demo_writes_one_picture(run, tmp_path):
     result = run("demo", "--out", str(tmp_path / "made" / "here"))
     assert result.exit_code == 0, result.output
     assert "427 x 640 x 3" in result.output
+    assert "CP of rank 50" in result.output
+    assert "Tucker 44 x 44 x 3" in result.output
     assert [p.name for p in (tmp_path / "made" / "here").iterdir()] == ["image.png"]
     assert (tmp_path / "made" / "here" / "image.png").read_bytes()[:4] == b"\x89PNG"
 

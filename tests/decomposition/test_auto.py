@@ -89,6 +89,30 @@ def test_weak_components_are_not_lost():
     np.testing.assert_allclose(np.abs(result.weights), weights, rtol=0.01)
 
 
+@pytest.mark.parametrize("shape", [(9000, 8000, 7000), (5000, 40, 30, 60)])
+def test_sparse_tensors_are_never_made_dense(shape):
+    from latensor.tensors import SparseTensor
+
+    rng = np.random.default_rng(0)
+    rank, support = 4, 6
+    factors = []
+    for d in shape:
+        factor = np.zeros((d, rank))
+        for r in range(rank):
+            factor[rng.choice(d, support, replace=False), r] = rng.uniform(1, 2, support)
+        factors.append(factor)
+    coordinates, values = [], []
+    for r in range(rank):
+        grid = np.meshgrid(*[np.flatnonzero(f[:, r]) for f in factors], indexing="ij")
+        index = np.stack([g.reshape(-1) for g in grid], axis=1)
+        coordinates.append(index)
+        values.append(np.prod([f[index[:, m], r] for m, f in enumerate(factors)], axis=0))
+    tensor = SparseTensor(np.concatenate(coordinates), np.concatenate(values), shape)
+    result = decompose(tensor, rank, random_state=0)
+    assert result.residual < 1e-6
+    assert worst_match(result, factors) > 1 - 1e-6
+
+
 def test_history_falls_and_ends_at_the_residual():
     tensor, _ = planted(1, (50, 40, 45), 5, noise=0.2, collinearity=0.6)
     result = decompose(tensor, 5, random_state=0)

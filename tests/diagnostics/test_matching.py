@@ -46,30 +46,23 @@ def test_a_disguised_tensor_matches_itself(seed, rank, order):
 def test_the_pairing_is_the_best_of_all(rng):
     for _ in range(20):
         a, b = random_cp(rng, 4), random_cp(rng, 4)
-        units = [(x.normalized().factors, y.normalized().factors) for x, y in [(a, b)]][0]
-        table = np.prod([np.abs(f.T @ g) for f, g in zip(*units, strict=True)], axis=0)
+        units = zip(a.normalized().factors, b.normalized().factors, strict=True)
+        table = np.prod([np.abs(f.T @ g) for f, g in units], axis=0)
         best = max(
             np.mean([table[i, p[i]] for i in range(4)]) for p in itertools.permutations(range(4))
         )
         assert match(a, b).score == pytest.approx(best, rel=1e-12)
 
 
-def test_the_pair_that_looks_best_first_is_not_always_in_the_best_pairing():
-    a = np.eye(2)
-    # Component 1 of b is nearest to component 0 of a, but component 0 of b is near nothing else.
-    b = np.array([[0.9, 0.95], [np.sqrt(1 - 0.81), np.sqrt(1 - 0.9025)]])
-    b[:, 0] = [0.94, np.sqrt(1 - 0.94**2)]
-    b[:, 1] = [0.95, np.sqrt(1 - 0.95**2)]
-    found = match((None, [a]), (None, [b]))
-    greedy = 0.95 + np.sqrt(1 - 0.94**2)
-    other = 0.94 + np.sqrt(1 - 0.95**2)
-    assert 2 * found.score == pytest.approx(max(greedy, other))
-    b[:, 0] = [0.9, np.sqrt(1 - 0.81)]
-    b[:, 1] = [0.91, 0.0]
-    b[:, 1] /= np.linalg.norm(b[:, 1])
-    found = match((None, [np.array([[1, 0.95], [0, np.sqrt(1 - 0.9025)]])]), (None, [b]))
-    # Greedy takes (0, 1) with cosine 1 as well; the rest follows: both pairings are compared.
-    assert found.score >= 0.95
+def test_the_closest_pair_is_given_up_for_the_best_pairing():
+    def directions(*degrees):
+        return np.array([np.cos(np.deg2rad(degrees)), np.sin(np.deg2rad(degrees))])
+
+    # The second of b is closest to the first of a, which is all that the first of b has.
+    found = match((None, [directions(0, 60)]), (None, [directions(-30, 20)]))
+    assert [(p.a, p.b) for p in found.pairs] == [(0, 0), (1, 1)]
+    expected = (np.cos(np.deg2rad(30)) + np.cos(np.deg2rad(40))) / 2
+    assert found.score == pytest.approx(expected)
 
 
 def test_scores_by_hand():
@@ -158,9 +151,7 @@ def test_zero_components_score_zero(rng):
 
 def test_dtype_is_kept(rng):
     cp = random_cp(rng, 2)
-    narrow = CPTensor(
-        cp.weights.astype("float32"), tuple(f.astype("float32") for f in cp.factors)
-    )
+    narrow = CPTensor(cp.weights.astype("float32"), tuple(f.astype("float32") for f in cp.factors))
     found = match(cp, narrow)
     assert found.aligned.weights.dtype == np.float32
     assert found.score == pytest.approx(1, abs=1e-6)

@@ -180,22 +180,22 @@ def _with_advice(error: Exception, source: Input) -> Exception:
 
 
 def _fit_components(run: Run, rank: int | str | None, meter: Meter) -> None:
-    from latensor.diagnostics import certify, select_rank
-
     source = run.source
     tensor = source.tensor
-    if rank is None or rank == "auto":
+    if rank is None or isinstance(rank, str):
         if source.mask is not None:
             raise Refusal("a rank cannot be chosen where entries are missing: give --rank K")
         meter.step("choosing the rank")
-        run.selection = select_rank(tensor, random_state=run.seed)
-        rank = max(run.selection.rank, 1)
+        run.selection = lt.select_rank(tensor, random_state=run.seed)
+        count = max(int(run.selection.rank), 1)
         if run.selection.rank == 0:
             run.notes.append("One component was fitted all the same; take it for noise.")
-    show = meter.step(f"CP of rank {rank}")
+    else:
+        count = rank
+    show = meter.step(f"CP of rank {count}")
     run.found = lt.decompose(
         tensor,
-        rank,
+        count,
         nonnegative=run.nonnegative,
         mask=source.mask,
         random_state=run.seed,
@@ -203,17 +203,15 @@ def _fit_components(run: Run, rank: int | str | None, meter: Meter) -> None:
     )
     meter.step("certifying")
     if source.mask is None:
-        run.certificate = certify(run.found, tensor)
+        run.certificate = lt.certify(run.found, tensor)
     else:
-        run.certificate = certify(run.found)
+        run.certificate = lt.certify(run.found)
         run.notes.append(
             "With missing entries the certificate rests on the components and the residual alone."
         )
 
 
 def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -> None:
-    from latensor.decomposition.tucker import tucker
-
     source = run.source
     if source.mask is not None:
         raise Refusal("--tucker cannot leave out missing entries: use --rank K")
@@ -228,7 +226,7 @@ def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -
         )
     show: Callable[[Any], None] | None = meter.step(f"Tucker of {asked}")
     whole = all(isinstance(entry, int) for entry in ranks if entry is not None)
-    run.found = tucker(
+    run.found = lt.tucker(
         source.tensor,
         asked,
         modes=kept if len(kept) < len(ranks) else None,

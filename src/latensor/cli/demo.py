@@ -47,8 +47,6 @@ def demo(out: Path, image: str) -> None:
 
 def _compress(photograph: Any, console: Console) -> tuple[Table, dict[str, Any]]:
     """CP of several ranks, and Tucker as large and as exact as the last of them."""
-    from latensor.decomposition.tucker import tucker
-
     table = Table("form", "numbers kept", "times smaller", "relative error", "seconds")
     for column in table.columns[1:]:
         column.justify = "right"
@@ -72,7 +70,7 @@ def _compress(photograph: Any, console: Console) -> tuple[Table, dict[str, Any]]
             meter.step(f"Tucker of the same {same}")
             start = time.perf_counter()
             # Three colours are few enough: cutting them saves little and shows at once.
-            other = tucker(photograph, modes=(0, 1), **settings, random_state=0)
+            other = lt.tucker(photograph, modes=(0, 1), **settings, random_state=0)
             core = " x ".join(str(d) for d in other.ranks)
             add(f"Tucker {core}", other, _tucker_size(photograph.shape, other.ranks), start)
             meter.done()

@@ -82,6 +82,7 @@ def print_tucker(run: Run) -> None:
     console, found = run.console, run.found
     table = _table("mode", "size", "kept", "energy in the first", "in the last")
     core = np.abs(np.asarray(found.core)).astype(float)
+    core = core / (core.max() or 1.0)  # squares of very large entries leave the range
     for mode, (size, kept) in enumerate(zip(run.source.shape, core.shape, strict=True)):
         others = tuple(m for m in range(core.ndim) if m != mode)
         energy = (core**2).sum(axis=others)

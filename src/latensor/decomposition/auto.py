@@ -39,6 +39,8 @@ from latensor.tensors.contractible import Contractible
 
 # Energy outside the core, relative, below which the tensor counts as exactly compressed.
 _EXACT = 1e-12
+# Relative loss of an expanded core fit that sweeps over the tensor could not improve.
+_ROUNDING = 1e-22
 _FULL_TOL = 1e-6
 _ROUNDS = 8
 # Other starts of a masked fit, tried while the relative squared residual is above this.
@@ -104,7 +106,10 @@ class Automatic:
         if problem.epsilon > 1e-10:
             explicit = problem.explicit_loss(point.factors)
             loss = loss if explicit is None else explicit
-        return finish(data.reference, point.factors, monitor.relative(loss), status, monitor)
+        residual = monitor.relative(loss)
+        if status is Status.CONVERGED and self.target is not None and residual <= self.target:
+            status = Status.TARGET_REACHED
+        return finish(data.reference, point.factors, residual, status, monitor)
 
     def _constrained(
         self,
@@ -183,13 +188,15 @@ class _Run:
 
     def fit(self) -> tuple[Point, Status]:
         problem, monitor = self.problem, self.monitor
-        if len(problem.shape) < 3 and min(problem.shape) <= _DIRECT_SVD:
+        core_shape = compressed_shape(problem.shape, self.rank)
+        dense = isinstance(problem, DenseProblem)
+        small = dense or prod(problem.shape) <= LARGEST_CORE
+        if len(problem.shape) < 3 and min(problem.shape) <= _DIRECT_SVD and small:
             return self._fit_matrix()
-        if prod(compressed_shape(problem.shape, self.rank)) > LARGEST_CORE:
-            return self._fit_uncompressed()
-        compressible = compressed_shape(problem.shape, self.rank) != problem.shape
-        if not compressible and isinstance(problem, DenseProblem):
+        if isinstance(problem, DenseProblem) and core_shape == problem.shape:
             return self._fit_whole(problem)
+        if prod(core_shape) > LARGEST_CORE:
+            return self._fit_uncompressed()
         compression = compress(self.data, problem, self.rank, self.rng)
         monitor.base = compression.base
         outside = prod(problem.shape) - prod(compression.core.shape)
@@ -213,10 +220,11 @@ class _Run:
         factors = balanced([problem.native(f) for f in expanded])
         loss = core_point.loss + compression.base
         monitor.base = 0.0
+        if exact:
+            explicit = problem.explicit_loss(factors)
+            loss = loss if explicit is None else explicit
+            exact = explicit is None or explicit <= _ROUNDING * problem.squared_norm
         if exact or reached or monitor.ended is not None:
-            if loss < 1e-9 * problem.squared_norm:
-                explicit = problem.explicit_loss(factors)
-                loss = loss if explicit is None else explicit
             grams = tuple(problem.gram(f) for f in factors)
             status = monitor.ended or (Status.TARGET_REACHED if reached else Status.CONVERGED)
             return Point(factors, grams, loss), status

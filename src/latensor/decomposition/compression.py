@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -22,6 +23,8 @@ _WORTHWHILE = 0.75
 _SUBSPACE_STEPS = 3
 # Entries of the largest core that is worth a dense array on the host.
 LARGEST_CORE = 1 << 24
+# Dimension up to which the exact Gram of a sparse unfolding is worth its square.
+_LARGEST_GRAM = 3000
 
 
 @dataclass(frozen=True)
@@ -118,26 +121,26 @@ def compress_contractible(
     """
     shape = compressed_shape(tensor.shape, rank)
     order = len(shape)
-    reference = tensor.reference
-    open_modes = [n for n in range(order) if shape[n] < tensor.shape[n]]
-    width = rank + oversampling(rank)
+    shrinking = [n for n in range(order) if shape[n] < tensor.shape[n]]
+    # So many columns per other mode show each mode through a few times the columns it keeps.
+    width = int(np.ceil((4 * (rank + oversampling(rank))) ** (1.0 / max(order - 1, 1))))
+    sketches = [rng.standard_normal((min(d, width), d)) / np.sqrt(d) for d in tensor.shape]
     bases: list[Array | None] = [None] * order
-    if hasattr(tensor, "unfold_gram"):
-        for mode in open_modes:
+    for mode in shrinking:
+        if hasattr(tensor, "unfold_gram") and tensor.shape[mode] <= _LARGEST_GRAM:
             gram = widened(to_host(tensor.unfold_gram(mode)))
             bases[mode] = _top_eigenvectors(gram, shape[mode], rng)
-    else:
-        sketches = [rng.standard_normal((min(d, width), d)) / np.sqrt(d) for d in tensor.shape]
-        for mode in open_modes:
+        else:
             seen = problem.project([None if m == mode else s for m, s in enumerate(sketches)])
             bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
     for _ in range(rounds):
-        for mode in open_modes:
-            seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
-            bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
+        for mode in shrinking:
+            if tensor.shape[mode] * prod(shape) // shape[mode] <= LARGEST_CORE:
+                seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
+                bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
     core = problem.project(bases)
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
-    native = [None if u is None else like(u, reference) for u in bases]
+    native = [None if u is None else like(u, tensor.reference) for u in bases]
     return Compression(np.ascontiguousarray(core), tuple(native), base)
 
 
@@ -153,7 +156,7 @@ def unfolding(tensor: Array, mode: int) -> Array:
 def leading_directions(matrix: Array, count: int, rng: np.random.Generator) -> Array:
     """The `count` leading left singular vectors of a matrix as rows (count, d), by energy."""
     d, columns = matrix.shape
-    if columns < d and columns <= 4 * count:
+    if columns < d and columns <= max(4 * count, d // 2):
         # Fewer columns than rows: the small Gram gives the same vectors at less cost.
         _, vectors = np.linalg.eigh(widened(matrix.conj().T @ matrix))
         basis = matrix @ vectors[:, ::-1][:, :count].astype(matrix.dtype)

@@ -42,7 +42,8 @@ class Decomposition:
         of the observed entries)
     n_iter : int, recorded iterations
     status : Status
-    history : (n_iter,) float array, the residual after every iteration
+    history : (n_iter,) float array, the residual after every iteration (with a ridge: of residual
+        and penalty together, which is what falls)
     """
 
     tensor: CPTensor

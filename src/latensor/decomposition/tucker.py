@@ -133,9 +133,10 @@ def tucker(
         "sequential" cuts one mode after the other, each in what the others have left
         (ST-HOSVD), and is within sqrt(order) of the best error. "hosvd" takes the singular
         vectors of the unfoldings of the whole tensor. "hooi" goes on from the sequential result by
-        orthogonal iteration, whose error falls with every sweep. "randomized" sees the
-        tensor through random directions and a few corrections, without any Gram matrix of it. "auto" is orthogonal iteration from the cheaper
-        of two starts where the ranks are given, else "sequential".
+        orthogonal iteration, whose error falls with every sweep. "randomized" sees the tensor
+        through random directions and a few corrections, without any Gram matrix of it. "auto" is
+        orthogonal iteration from the cheaper of these two starts where the ranks are given, else
+        "sequential".
     modes : the modes to compress, default all; `ranks` then has one entry for each of these, and
         the other modes have None for a factor
     nonnegative : bool, keep every entry of core and factors at or above zero; the factors then

@@ -22,8 +22,8 @@ _SMALL = 5_000
 _OUTLIERS = 0.5
 # What is left over counts as structured above this; white noise stays below 1.
 _STRUCTURED = 1.1
-# A match score from which on two fits are taken to show the same components.
-_REPLICATES = 0.9
+# A match score from which on two fits are taken to show the same component.
+_REPLICATES = 0.8
 _COLUMNS = (
     ("rank", "rank", "{:d}"),
     ("residual", "residual", "{:.4g}"),
@@ -114,7 +114,8 @@ def select_rank(
     ----------
     tensor : array of any library, or sparse, factored or implicit tensor, of order 2 or more
     max_rank : int, the largest rank to try. None stops when three ranks in a row explain no more
-        than noise (in tensors of more than 5000 entries), at 15 at the latest
+        than noise (in tensors of more than 5000 entries), at 15 at the latest, or where half the
+        entries would be spent on parameters
     n_splits : int, times the tensor is halved; 0 leaves replicability out, which saves most
         of the time
     random_state : int, generator or None
@@ -152,10 +153,11 @@ def select_rank(
 
 
 def _largest_rank(shape: Sequence[int]) -> int:
-    """The largest rank with no more parameters than the tensor has entries."""
+    """The largest rank with parameters for at most half of the entries, if that is above three."""
     if len(shape) == 2:
         return min(shape)
-    return max(1, math.prod(shape) // (sum(shape) - len(shape) + 1))
+    per_component = sum(shape) - len(shape) + 1
+    return max(math.prod(shape) // (2 * per_component), min(math.prod(shape) // per_component, 3), 1)
 
 
 def _choose(

@@ -49,8 +49,8 @@ class RankEvidence:
     congruence : float, the most negative cosine between two components
     component_error : float or None, relative error expected of the worst component; above one
         half it is mostly noise
-    replicability : float or None, match score of two fits to random halves of the tensor, the
-        lowest over the splits
+    replicability : float or None, how well two fits to random halves of the tensor agree: the
+        lowest match score of a component over all splits
     spectrum_gap : float or None, ratio of singular value `rank` to the next one, geometric mean
         over the unfoldings that have both
     """
@@ -242,7 +242,7 @@ class Examination:
                 decompose(half, rank, random_state=self.seed + 1000 * (split + 1) + rank)
                 for half in halves
             ]
-            scores.append(match(fits[0], fits[1], modes=others).score)
+            scores += [pair.score for pair in match(fits[0], fits[1], modes=others).pairs]
         return min(scores) if scores else None
 
 
