@@ -31,10 +31,10 @@ def planted(rank, noise, seed, shape=SHAPE, smallest=0.3, kind="gaussian"):
 
 @pytest.mark.parametrize(("noise", "allowed"), [(0.01, 0), (0.1, 0), (0.3, 1)])
 def test_planted_ranks_are_found(noise, allowed):
-    """All of 18 at 1 % and 10 %; one miss allowed at 30 % (432 of 432 when it was written)."""
+    """All of 12 at 1 % and 10 % noise; one miss allowed at 30 %."""
     wrong = []
     for rank in range(1, 7):
-        for seed in range(3):
+        for seed in range(2):
             found = select_rank(planted(rank, noise, seed), n_splits=0, random_state=seed)
             if found.rank != rank or found.structured:
                 wrong.append((rank, seed, found.rank))
@@ -93,7 +93,7 @@ def test_nothing_to_find():
 def test_structured_noise_is_left_to_what_replicates(kind):
     for seed in range(2):
         tensor = planted(2, 0.1, seed, kind=kind)
-        found = select_rank(tensor, 5, n_splits=1, random_state=seed)
+        found = select_rank(tensor, 5, random_state=seed)
         assert found.rank == 2
         assert found.structured
         assert "halves" in found.reason
@@ -115,7 +115,7 @@ def test_evidence_tells_the_ranks_apart():
     size = 0.1 * np.linalg.norm(tensor) / np.sqrt(1.01 * tensor.size)
     assert rows[3].noise == pytest.approx(size, rel=0.03)
     assert rows[2].structure > 1.5 > 1.1 > rows[3].structure
-    assert rows[3].replicability > 0.99 > 0.9 > rows[4].replicability
+    assert rows[3].replicability > 0.99 > 0.5 > rows[4].replicability
     assert rows[3].component_error < 0.1
     assert rows[4].component_error > 0.5
     assert rows[3].spectrum_gap > 3 > 1.2 > rows[4].spectrum_gap

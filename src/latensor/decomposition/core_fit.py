@@ -43,6 +43,7 @@ _ROUGH_FLOOR = 1e-4
 _SWAPS = 4
 _SWAP_RATIO = 0.1
 _SWAP_SWEEPS = 15
+_GROWN_SWEEPS = 8
 
 
 @dataclass
@@ -195,25 +196,28 @@ class CoreFit:
     # Components in the wrong place
 
     def reseeded(self, point: Point) -> Point:
-        """Replace components that explain less than the leading term of the residual would.
+        """Move components that sit in the wrong place to where the residual needs one.
 
-        A swap is tried where the residual offers at least a tenth of what dropping the weakest
-        component costs, and kept only if a few sweeps then end below the present loss.
+        Where the leading rank-one term of the residual offers at least a tenth of what dropping
+        the weakest component costs, it becomes a component of its own; after a few sweeps with
+        one component too many, the one that is now cheapest to miss is dropped. The result is
+        kept only if it then ends below the present loss.
         """
         for _ in range(_SWAPS):
             if self.monitor.ended is not None or point.loss <= self.smallest:
                 break
-            residual = self.problem.residual(point.factors)
-            rows, gain = leading_rank_one(residual, self.rng)
-            costs = component_costs(point)
-            weakest = int(np.argmin(costs))
-            if gain <= _SWAP_RATIO * costs[weakest]:
+            rows, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
+            if gain <= _SWAP_RATIO * component_costs(point).min():
                 break
-            factors = [factor.copy() for factor in point.factors]
-            for factor, row in zip(factors, rows, strict=True):
-                factor[weakest] = row
-            factors[-1][weakest] *= np.sqrt(gain)
-            trial = self.sweeps.start(balanced(factors))
+            scale = gain ** (0.5 / len(rows))
+            pairs = zip(point.factors, rows, strict=True)
+            grown = self.sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
+            for _ in range(_GROWN_SWEEPS):
+                grown = self.sweeps.extrapolated(grown)
+            least = int(np.argmin(component_costs(grown)))
+            trial = self.sweeps.start(
+                balanced([np.delete(f, least, axis=0) for f in grown.factors])
+            )
             rule = StoppingRule(self.tol, _SWAP_SWEEPS, 3, floor=0.98 * point.loss)
             trial, _ = iterate(self.sweeps.extrapolated, trial, rule)
             if trial.loss >= point.loss * (1 - 1e-6):

@@ -157,7 +157,9 @@ def _largest_rank(shape: Sequence[int]) -> int:
     if len(shape) == 2:
         return min(shape)
     per_component = sum(shape) - len(shape) + 1
-    return max(math.prod(shape) // (2 * per_component), min(math.prod(shape) // per_component, 3), 1)
+    return max(
+        math.prod(shape) // (2 * per_component), min(math.prod(shape) // per_component, 3), 1
+    )
 
 
 def _choose(

@@ -96,23 +96,34 @@ class Examination:
         self.exact_residual = max(1e-10, 100 * machine_epsilon(data.reference))
         self.limit = NoiseLimit(self.shape, max_rank, rng)
         self.compression: Compression | None = None
-        self.halves: list[tuple[Array, Array]] = []
+        self.halves: list[tuple[int, Array, Array]] = []
         self.fits: dict[int, CPTensor] = {}
         self.losses = [self.squared_norm]
         self.seed = int(rng.integers(2**62))
         if self.squared_norm > 0:
             self.compression = compress(data, problem, max_rank, rng)
-            self.split_mode = int(np.argmax(self.shape))
-            if self.shape[self.split_mode] >= 2 * _SHORTEST_HALF:
-                self.halves = [self._halved(problem, rng) for _ in range(n_splits)]
+            self.halves = self._all_halves(problem, n_splits, rng)
 
-    def _halved(self, problem: Problem, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Cores of two random halves of the slices of the longest mode, in the bases of the whole.
+    def _all_halves(
+        self, problem: Problem, n_splits: int, rng: np.random.Generator
+    ) -> list[tuple[int, Array, Array]]:
+        """Splits of the modes in turn, the longest first: noise that is smooth along one mode
+        looks alike in both halves of it, but not in halves of another.
+        """
+        longest_first = sorted(range(len(self.shape)), key=lambda m: -self.shape[m])
+        modes = [m for m in longest_first if self.shape[m] >= 2 * _SHORTEST_HALF]
+        if not modes:
+            return []
+        return [self._halved(problem, modes[i % len(modes)], rng) for i in range(n_splits)]
+
+    def _halved(
+        self, problem: Problem, mode: int, rng: np.random.Generator
+    ) -> tuple[int, Array, Array]:
+        """Cores of two random halves of the slices of one mode, in the bases of the whole.
 
         Components keep their vectors in the other modes, by which the two fits are compared.
         """
         assert self.compression is not None
-        mode = self.split_mode
         order = rng.permutation(self.shape[mode])
         basis = self.compression.bases[mode]
         cores = []
@@ -126,7 +137,7 @@ class Examination:
             bases = list(self.compression.bases)
             bases[mode] = part if basis is None or is_numpy(basis) else like(part, basis)
             cores.append(problem.project(bases))
-        return cores[0], cores[1]
+        return mode, cores[0], cores[1]
 
     @cached_property
     def spectra(self) -> tuple[Any, ...]:
@@ -236,13 +247,11 @@ class Examination:
 
     def _replicability(self, rank: int) -> float | None:
         scores = []
-        others = [m for m in range(len(self.shape)) if m != self.split_mode]
-        for split, halves in enumerate(self.halves):
-            fits = [
-                decompose(half, rank, random_state=self.seed + 1000 * (split + 1) + rank)
-                for half in halves
-            ]
-            scores += [pair.score for pair in match(fits[0], fits[1], modes=others).pairs]
+        for split, (mode, *halves) in enumerate(self.halves):
+            seed = self.seed + 1000 * (split + 1) + rank
+            first, second = (decompose(half, rank, random_state=seed) for half in halves)
+            others = [m for m in range(len(self.shape)) if m != mode]
+            scores += [pair.score for pair in match(first, second, modes=others).pairs]
         return min(scores) if scores else None
 
 
