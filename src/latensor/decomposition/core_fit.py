@@ -42,8 +42,9 @@ _ROUGH_SIZE = 1 << 17
 _ROUGH_FLOOR = 1e-4
 _SWAPS = 4
 _SWAP_RATIO = 0.1
-_SWAP_SWEEPS = 15
+_SWAP_SWEEPS = 30
 _GROWN_SWEEPS = 8
+_WORTH_A_SWAP = 1e-3
 
 
 @dataclass
@@ -220,7 +221,7 @@ class CoreFit:
             )
             rule = StoppingRule(self.tol, _SWAP_SWEEPS, 3, floor=0.98 * point.loss)
             trial, _ = iterate(self.sweeps.extrapolated, trial, rule)
-            if trial.loss >= point.loss * (1 - 1e-6):
+            if trial.loss >= point.loss * (1 - _WORTH_A_SWAP):
                 break
             point = self.settled(trial)
         return point

@@ -173,7 +173,7 @@ class StartSearch:
         return self.floor is not None and self.floor.certifies(point, self.part.shape, self.rank)
 
     def _agree(self, one: Point, other: Point, share: float) -> bool:
-        return abs(one.loss - other.loss) <= share * (one.loss + self.outside + self.monitor.base)
+        return abs(one.loss - other.loss) <= share * min(one.loss, other.loss)
 
     def _target_loss(self) -> float:
         return max(self.monitor.target_loss() - self.outside, 0.0)

@@ -22,8 +22,8 @@ class NoiseLimit:
 
     A component explains at most the squared spectral norm of the noise, which for unit variance is
     below (sum over modes of root d)^2 (Chevet's inequality; from order 3 on the mean of the norm
-    is 5 to 10 % lower, its fluctuations are of order one). In small tensors that is a large share of all there
-    is, and later components find less: there, fits of a few simulated noise tensors tell.
+    is 5 to 10 % lower, its fluctuations are of order one). In small tensors that is a large share
+    of all there is, and later components find less: there, fits of simulated noise tell.
 
     Parameters
     ----------

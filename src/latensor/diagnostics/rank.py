@@ -50,7 +50,7 @@ class RankSelection:
     structured : bool, whether what the best fit leaves over is more than white noise, so that the
         proposal rests on what replicates in halves of the data
     shape : of the tensor
-    spectra : per mode the leading singular values of the unfolding
+    spectra : per mode the leading singular values of the unfolding of the compressed tensor
     """
 
     rank: int

@@ -131,9 +131,10 @@ class Examination:
             if basis is None:
                 part = np.eye(self.shape[mode])[rows]
             else:
-                kept = np.zeros_like(to_host(basis))
-                kept[:, rows] = to_host(basis)[:, rows]
-                part = np.ascontiguousarray(np.linalg.qr(kept.T)[0].T)
+                # Only the rows of this half: the other must not leak in by way of the basis.
+                inside = np.linalg.qr(to_host(basis)[:, rows].T)[0].T
+                part = np.zeros((len(inside), self.shape[mode]), dtype=inside.dtype)
+                part[:, rows] = inside
             bases = list(self.compression.bases)
             bases[mode] = part if basis is None or is_numpy(basis) else like(part, basis)
             cores.append(problem.project(bases))
