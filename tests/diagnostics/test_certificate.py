@@ -326,3 +326,13 @@ def test_bad_input(rng, options, message):
         certify(cp, **options)
     with pytest.raises(InvalidInputError, match="decomposition must be a CPTensor"):
         certify(np.ones((2, 2)))
+
+
+def test_a_model_that_explains_little_says_so():
+    rng = np.random.default_rng(0)
+    tensor = rng.standard_normal((8, 9, 10))
+    found = lt.decompose(tensor, 2, random_state=0)
+    text = " ".join(str(lt.certify(found, tensor)).split())
+    assert found.residual > 0.75
+    assert "Most of the tensor is not explained" in text
+    assert "Verdict: trust" not in text

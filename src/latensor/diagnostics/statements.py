@@ -21,6 +21,8 @@ _SUMMARIES = {
     "caution": "Usable, with the reservations marked [!] above.",
     "do not trust": "Do not interpret these components before what is marked [!!] is resolved.",
 }
+# Share of the energy left over above which the reader is told that the components are little of it.
+_UNEXPLAINED = 0.5
 
 
 class Statement(NamedTuple):
@@ -111,6 +113,13 @@ def _fit(certificate: Certificate) -> Statement:
     text = f"the model leaves {residual:.3g} of the norm ({explained} % of the energy explained)."
     if residual >= 1:
         return Statement("Fit", BAD, f"{text} That is no better than zero: fit it again.")
+    if residual**2 > _UNEXPLAINED:
+        return Statement(
+            "Fit",
+            CAUTION,
+            f"{text} Most of the tensor is not explained: the components may be real, but they are "
+            "a small part of it. Raise the rank, or see what lt.select_rank finds.",
+        )
     return Statement("Fit", GOOD, text)
 
 
