@@ -150,7 +150,11 @@ def warm_up() -> None:
 
 def render(rows: dict[str, dict[str, dict[str, float]]]) -> str:
     """The results as a Markdown table with medians."""
-    names = [problem.name for problem in PROBLEMS if problem.name in rows]
+    rows = {
+        name: {seed: row for seed, row in seeds.items() if "seconds" in row}
+        for name, seeds in rows.items()
+    }
+    names = [problem.name for problem in PROBLEMS if rows.get(problem.name)]
     lines = [
         "| problem | ours, s | ours, error | "
         + " | ".join(f"{title}: error, times faster" for title in PEERS.values())
