@@ -110,6 +110,7 @@ def large_tensors():
 
 def set_threads(monkeypatch, count):
     monkeypatch.setattr(_kernels, "thread_count", lambda: count)
+    monkeypatch.setattr(fibres, "_PARALLEL_WORK", 0)
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -159,9 +160,10 @@ def test_large_contractions_are_right_and_equal_at_any_thread_count(
     np.testing.assert_allclose(corner, tensor.values @ columns, rtol=0, atol=1e-11 * scale)
 
 
-def test_numba_thread_count_changes_nothing(large_tensors):
+def test_numba_thread_count_changes_nothing(large_tensors, monkeypatch):
     import numba
 
+    monkeypatch.setattr(fibres, "_PARALLEL_WORK", 0)
     tensor = large_tensors["few roots"]
     factors = random_factors(tensor.shape, 4)
     before = numba.get_num_threads()
@@ -203,7 +205,7 @@ def test_large_cores_are_made_in_little_memory():
     np.testing.assert_allclose(core[3, 698, 7], corner, rtol=1e-9)
 
 
-def test_small_tensors_start_no_threads(monkeypatch):
+def test_small_tensors_start_no_threads(large_tensors, monkeypatch):
     def refuse(*_):
         raise AssertionError("a thread was started")
 
@@ -211,6 +213,8 @@ def test_small_tensors_start_no_threads(monkeypatch):
     set_threads(monkeypatch, 2)
     tensor = random_tensor((50, 60, 70), 90_000)
     tensor.mttkrp(random_factors(tensor.shape, 2), 0)
+    with pytest.raises(AssertionError, match="a thread was started"):
+        large_tensors["few roots"].mttkrp(random_factors(LARGE["few roots"][0], 2), 0)
 
 
 def test_float32_sums_keep_their_digits():

@@ -18,8 +18,11 @@ import numpy as np
 
 from latensor.tensors.coordinates import frozen, sort_rows
 
-# Below this many nonzeros, starting a thread costs more than it saves.
+# Below this many nonzeros, or multiplications, starting threads costs more than it saves. A visit
+# of a nonzero counts as much as eight multiplications.
 _PARALLEL_NONZEROS = 100_000
+_PARALLEL_WORK = 1 << 24
+_VISIT = 8
 _TASK_NONZEROS = 1 << 15
 _MOST_TASKS = 64
 _PORTIONS = 4
@@ -89,8 +92,9 @@ class FibreTree:
         out = np.zeros((dimension, stack.shape[1]), stack.dtype)
         spill = np.zeros((self.tasks, stack.shape[1]), stack.dtype)
         tree = self._tree()
+        work = self.bundles.size * (stack.shape[1] + _VISIT)
         self._run(
-            0, self.tasks, lambda first, last: tree_mttkrp(first, last, *tree, stack, out, spill)
+            (0, self.tasks), work, lambda *block: tree_mttkrp(*block, *tree, stack, out, spill)
         )
         for task in np.flatnonzero(self.continued):
             out[self.nodes[self.positions[task, 0]]] += spill[task]
@@ -140,15 +144,17 @@ class FibreTree:
         def run(start: int, stop: int) -> None:
             tree_contract(start, stop, *tree, first, nodes.start, flat, shifts, widths, out, spill)
 
-        self._run(first, last, run)
+        self._run(block, len(self.values) * (size + 8 * _VISIT), run)
         for task in np.flatnonzero(self.continued[first:last]):
             out[int(self.positions[first + task, 0]) - nodes.start] += spill[task]
         return out
 
-    def _run(self, first: int, last: int, run: Callable[[int, int], None]) -> None:
+    def _run(self, block: tuple[int, int], work: int, run: Callable[[int, int], None]) -> None:
         from latensor.tensors._kernels import thread_count
 
-        threads = min(thread_count(), last - first) if last - first > 1 else 1
+        first, last = block
+        parallel = last - first > 1 and work >= _PARALLEL_WORK
+        threads = min(thread_count(), last - first) if parallel else 1
         if threads == 1:
             run(first, last)
             return

@@ -52,8 +52,8 @@ class SparseTensor:
     nonzero and mode).
 
     Sums are made in float64 (complex128), and given back in the wider of the dtypes of tensor
-    and operands. `numba.set_num_threads` sets how many threads contract tensors of 100,000
-    nonzeros and more; the results do not depend on it.
+    and operands. `numba.set_num_threads` sets how many threads contract a tensor of 100,000
+    nonzeros or more, where that saves time; the results do not depend on it.
     """
 
     # A NumPy scalar or array on the left of `*` leaves the product to this class.
