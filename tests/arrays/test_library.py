@@ -35,12 +35,39 @@ def test_resolve_keeps_arrays_as_they_are(library, dtype):
     assert describe(given).endswith(f"{dtype}, shape (2, 3)")
 
 
-def test_resolve_names_the_items_of_a_sequence(library):
+def test_resolve_converts_an_object_once(library):
     one = library.array(np.ones(2))
-    _, arrays = resolve(tensor=one, factors=[one, None, one], nothing=None)
-    assert arrays["factors"][1] is None
-    assert arrays["factors"][2] is one
+    _, arrays = resolve(tensor=one, other=one, nothing=None)
+    assert arrays["other"] is arrays["tensor"] is one
     assert arrays["nothing"] is None
+    counts = library.array(np.ones(2), "int64")
+    _, arrays = resolve(first=counts, second=counts)
+    assert arrays["first"] is arrays["second"]
+
+
+def test_plain_numbers_follow_the_arrays_beside_them(library):
+    single = library.array(np.ones(2), "float32")
+    _, arrays = resolve(tensor=single, weights=[1, 2.5], phase=[1j, 2])
+    assert library.owns(arrays["weights"])
+    assert str(resolve(tensor=single, weights=[1, 2.5])[1]["weights"].dtype).endswith("float32")
+    assert is_complex(arrays["phase"])
+    stacked = as_array([library.array(np.ones(2)), library.array(np.zeros(2))], "x")
+    assert library.owns(stacked)
+    assert tuple(stacked.shape) == (2, 2)
+
+
+def test_masked_arrays_views_and_subclasses():
+    with pytest.raises(InvalidInputError, match="x is a masked array"):
+        as_array(np.ma.masked_array([1.0, 2.0], mask=[0, 1]), "x")
+    assert type(as_array(np.matrix([[1.0]]), "x")) is np.ndarray
+    swapped = np.arange(3.0).astype(">f8")
+    assert resolve(x=swapped)[1]["x"].dtype.isnative
+    torch = pytest.importorskip("torch")
+    complex_view = torch.tensor([1 + 2j, 3 - 1j]).conj()
+    np.testing.assert_array_equal(to_host(complex_view), [1 - 2j, 3 + 1j])
+    np.testing.assert_array_equal(to_host(complex_view.imag), [-2, 1])
+    with pytest.raises(InvalidInputError, match="mixes arrays of several libraries"):
+        as_array([torch.ones(2), np.ones(2)], "x")
 
 
 def test_lists_frames_and_numbers_become_numpy_arrays():

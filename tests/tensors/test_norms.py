@@ -39,8 +39,7 @@ def test_spectral_norm_bounds_hold_and_are_attained(rng):
         for dtype in ("float64", "complex128"):
             tensor = draw(rng, shape, dtype)
             bounds = lt.spectral_norm(tensor)
-            conjugated = [np.conj(v) for v in bounds.vectors]
-            attained = abs(lt.multilinear(tensor, *conjugated))
+            attained = abs(lt.multilinear(tensor, *bounds.vectors))
             assert attained == pytest.approx(bounds.lower, rel=1e-9)
             for vector in bounds.vectors:
                 assert np.linalg.norm(vector) == pytest.approx(1)
@@ -123,3 +122,45 @@ def test_float32_tolerance_follows_the_dtype(library, rng):
     matrix = rng.standard_normal((5, 3))
     matrix[:, 2] = matrix[:, 0] + matrix[:, 1]
     assert lt.kruskal_rank(library.array(matrix, "float32")) == 2
+
+
+def test_matrices_have_exact_bounds_whatever_their_shape(rng):
+    matrix = draw(rng, (1500, 3))
+    for given in (matrix, matrix.T, lt.CPTensor(None, (np.eye(4)[:, :3],) * 2)):
+        bounds = lt.spectral_norm(given)
+        dense = given if isinstance(given, np.ndarray) else given.to_dense()
+        assert bounds.lower == pytest.approx(np.linalg.norm(dense, 2), rel=1e-10)
+        assert bounds.upper == pytest.approx(bounds.lower, rel=1e-10)
+
+
+def test_bounds_survive_cancellation_and_rounding(rng):
+    column = draw(rng, (5, 1))
+    pair = np.hstack([column, column + 1e-9 * draw(rng, (5, 1))])
+    for repeat in (1, 30):  # small enough to be formed, and not
+        factors = tuple(np.tile(pair, (repeat, 1)) for _ in range(4))
+        tensor = lt.CPTensor([1.0, -1.0], factors)
+        bounds = lt.spectral_norm(tensor)
+        exact = lt.spectral_norm(lt.CPTensor([1.0, -1.0], (pair,) * 4)).lower * repeat**2
+        assert bounds.upper >= exact * (1 - 1e-6)
+    for _ in range(50):
+        vectors = [draw(rng, d, "float32") for d in (7, 8, 9)]
+        near = lt.outer(*vectors)
+        bounds = lt.spectral_norm(near)
+        attained = abs(lt.multilinear(near.astype(float), *(v.astype(float) for v in vectors)))
+        lengths = np.prod([np.linalg.norm(v.astype(float)) for v in vectors])
+        assert bounds.upper >= attained / lengths
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_extreme_scales(scale):
+    tensor = np.full((2, 3, 4), scale)
+    bounds = lt.spectral_norm(tensor)
+    assert bounds.lower == pytest.approx(scale * np.sqrt(24), rel=1e-12)
+    assert lt.frobenius_norm(tensor) == pytest.approx(scale * np.sqrt(24), rel=1e-12)
+    assert lt.kruskal_rank(scale * np.eye(3)) == 3
+    assert lt.asymmetry(scale * np.array([[0.0, 1.0], [0.0, 0.0]])) == pytest.approx(np.sqrt(2))
+    single = np.full((3, 3), 1e-23 if scale < 1 else 1e30, np.float32)
+    assert lt.frobenius_norm(single) == pytest.approx(3 * float(single[0, 0]), rel=1e-6)
+    factors = (np.full((2, 1), scale), np.full((2, 1), 1 / scale))
+    tensor = lt.CPTensor(None, factors)
+    np.testing.assert_allclose(tensor.normalized().to_dense(), np.ones((2, 2)))

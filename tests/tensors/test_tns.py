@@ -109,9 +109,7 @@ def test_index_below_the_told_base(tmp_path, pace):
 
 def test_index_beyond_the_told_shape(tmp_path, pace):
     path = write(tmp_path, "1 1 1\n2 3 1\n")
-    with pytest.raises(
-        InvalidInputError, match=r"counted from 1: coordinates\[1, 1\] = 2 is beyond"
-    ):
+    with pytest.raises(InvalidInputError, match=r"line 2 .* index 3 in column 2: the shape is"):
         read_tns(path, shape=(2, 2))
     with pytest.raises(InvalidInputError, match="has 3 modes, but coordinates have 2"):
         read_tns(path, shape=(2, 2, 2))
@@ -256,3 +254,23 @@ def test_interrupted_write_leaves_what_was_there(name, error, tmp_path, monkeypa
         write_tns(SparseTensor(np.arange(5)[:, None], np.ones(5)), path)
     assert path.read_bytes() == b"old"
     assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_nul_byte_is_no_blank(tmp_path, pace):
+    path = write(tmp_path, "1 1 1 5\n" * 3 + "1\x001 1 5\n")
+    with pytest.raises(InvalidInputError, match="line 4"):
+        read_tns(path)
+
+
+def test_lone_carriage_returns_and_odd_bases_are_refused(tmp_path):
+    path = tmp_path / "old.tns"
+    path.write_bytes(b"1 1 1 2\r1 1 2 3\r")
+    with pytest.raises(InvalidInputError, match=r"line 1 .* carriage return"):
+        read_tns(path)
+    tensor = SparseTensor([[1, 1]], [1.0], (5, 5))
+    for base in (True, False, 1.0, "1"):
+        with pytest.raises(InvalidInputError, match="index_base="):
+            write_tns(tensor, tmp_path / "new.tns", index_base=base)
+        with pytest.raises(InvalidInputError, match="index_base="):
+            read_tns(path, index_base=base)
+    assert not (tmp_path / "new.tns").exists()

@@ -6,6 +6,7 @@ at the public edge, for the library of its arguments and then works through that
 
 from latensor.arrays.checks import (
     check_finite,
+    check_index,
     check_mode,
     check_positive_int,
     require_matrix,
@@ -47,6 +48,7 @@ __all__ = [
     "RandomState",
     "as_array",
     "check_finite",
+    "check_index",
     "check_mode",
     "check_positive_int",
     "describe",

@@ -33,6 +33,19 @@ def check_mode(mode: object, order: int, name: str = "mode") -> int:
     return index % order
 
 
+def check_index(index: object, dimension: int, name: str) -> int:
+    """`index` in 0..dimension-1; negative ones count from the end."""
+    try:
+        number = operator.index(index)  # type: ignore[arg-type]
+    except TypeError:
+        raise InvalidInputError(f"{name} is {index!r}: it must be an integer") from None
+    if not -dimension <= number < dimension:
+        raise InvalidInputError(
+            f"{name} is {number}, out of range for a mode of dimension {dimension}"
+        )
+    return number % dimension
+
+
 def check_positive_int(value: object, name: str) -> int:
     """`value` as an integer of at least 1."""
     try:

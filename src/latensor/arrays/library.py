@@ -18,14 +18,8 @@ from latensor.exceptions import InvalidInputError
 Array: TypeAlias = Any
 Namespace: TypeAlias = Any
 
-_REFUSED = {
-    "float16": "has too few digits for a contraction",
-    "bfloat16": "has too few digits for a contraction",
-    "float128": "has no linear algebra in any array library",
-    "longdouble": "has no linear algebra in any array library",
-    "complex256": "has no linear algebra in any array library",
-    "clongdouble": "has no linear algebra in any array library",
-}
+# What a contraction can be computed in; anything else is refused, or converted if it is integer.
+_COMPUTABLE = ("float32", "float64", "complex64", "complex128")
 
 
 def is_array(value: object) -> bool:
@@ -73,10 +67,15 @@ def as_array(value: object, name: str) -> Array:
     value : array of any library, nested lists, or an object with `__array__` (a data frame)
     name : str, what error messages call the argument
     """
+    if isinstance(value, np.ma.MaskedArray):
+        raise InvalidInputError(
+            f"{name} is a masked array, whose mask would be ignored here: give its .filled() "
+            "values, and the mask where the function has an argument for it"
+        )
+    if isinstance(value, np.ndarray | np.generic):
+        return np.asarray(value)  # memory maps and other subclasses as plain arrays
     if is_array(value):
         return value
-    if isinstance(value, np.generic):
-        return np.asarray(value)
     if _is_foreign(value):
         kind = f"{type(value).__module__.split('.')[0]}.{type(value).__name__}"
         raise InvalidInputError(
@@ -85,9 +84,15 @@ def as_array(value: object, name: str) -> Array:
         )
     if value is None or isinstance(value, str | bytes | dict | set):
         raise InvalidInputError(f"{name} must be an array, not {type(value).__name__}")
+    if isinstance(value, list | tuple):
+        return _stacked(value, name)
+    return _as_numpy(value, name)
+
+
+def _as_numpy(value: object, name: str) -> Any:
     try:
         array = np.asarray(value)
-    except ValueError as error:
+    except (ValueError, TypeError, RuntimeError) as error:
         raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
     if array.dtype == object:
         raise InvalidInputError(
@@ -97,22 +102,36 @@ def as_array(value: object, name: str) -> Array:
     return array
 
 
+def _stacked(items: list[Any] | tuple[Any, ...], name: str) -> Array:
+    """A list of numbers, lists or arrays as one array, of the library of the arrays in it."""
+    others = [item for item in items if is_array(item) and not is_numpy(item)]
+    if not others:
+        return _as_numpy(items, name)
+    if len(others) < len(items) or len({library_name(item) for item in items}) > 1:
+        raise InvalidInputError(f"{name} is a list that mixes arrays of several libraries")
+    if len({tuple(item.shape) for item in items}) > 1:
+        raise InvalidInputError(f"{name} is a list of arrays of unequal shapes")
+    return array_api_compat.array_namespace(*items).stack(list(items))
+
+
 def _as_floating(array: Array, name: str, xp: Namespace) -> Array:
     """`array` in a floating dtype; integers and booleans become the library's default float."""
-    dtype = array.dtype
-    spelled = str(dtype).removeprefix("torch.")
-    if spelled in _REFUSED:
-        raise InvalidInputError(
-            f"{name} has dtype {spelled}, which {_REFUSED[spelled]}: "
-            "convert it to float32, float64, complex64 or complex128"
-        )
-    if is_numpy(array) and dtype.kind not in "biufc":
-        raise InvalidInputError(
-            f"{name} has dtype {spelled}, not numbers: "
-            "convert it to float32, float64, complex64 or complex128"
-        )
-    if xp.isdtype(dtype, ("real floating", "complex floating")):
+    spelled = str(array.dtype).removeprefix("torch.")
+    if is_numpy(array) and not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if str(array.dtype).removeprefix("torch.") in _COMPUTABLE:
         return array
+    if is_numpy(array):
+        integral = array.dtype.kind in "biu"
+    else:
+        integral = bool(xp.isdtype(array.dtype, ("integral", "bool")))
+    if not integral:
+        numeric = not is_numpy(array) or array.dtype.kind in "fc"
+        fault = "in which contractions are not computed" if numeric else "not numbers"
+        raise InvalidInputError(
+            f"{name} has dtype {spelled}, {fault}: "
+            f"convert it to {', '.join(_COMPUTABLE[:-1])} or {_COMPUTABLE[-1]}"
+        )
     return xp.astype(array, xp.zeros(()).dtype)
 
 
@@ -121,47 +140,61 @@ def resolve(**arguments: object) -> tuple[Namespace, dict[str, Array]]:
 
     Parameters
     ----------
-    **arguments : the caller's arrays under the names that the caller knows. A list or tuple of
-        arrays stands for several arguments (`factors[0]`, `factors[1]`, ...); None passes through.
+    **arguments : the caller's arrays under the names that the caller knows; None passes through.
+        An object given under several names is converted once and stays one object.
 
     Returns
     -------
     xp : the array namespace
     arrays : dict with the keys of `arguments`, of one library, device and precision. Where dtypes
-        differ they are promoted (float32 with float64 gives float64).
+        differ they are promoted (float32 with float64 gives float64). Lists of plain numbers
+        follow the arrays beside them in library, device and precision.
 
     Raises
     ------
     InvalidInputError, for objects that are not numbers, or a mixture of libraries or devices.
     """
-    flat: dict[str, Array] = {}
-    for name, value in arguments.items():
-        if isinstance(value, list | tuple) and any(is_array(item) for item in value):
-            flat.update(
-                {
-                    f"{name}[{i}]": as_array(item, f"{name}[{i}]")
-                    for i, item in enumerate(value)
-                    if item is not None
-                }
-            )
-        elif value is not None:
-            flat[name] = as_array(value, name)
-    if not flat:
+    given = {name: value for name, value in arguments.items() if value is not None}
+    if not given:
         raise InvalidInputError(f"no array given: {', '.join(arguments)} must hold at least one")
-    _refuse_mixture(flat)
-    xp: Namespace = array_api_compat.array_namespace(next(iter(flat.values())))
+    distinct = {id(value): name for name, value in reversed(given.items())}
+    flat = {name: as_array(given[name], name) for name in given if name in distinct.values()}
+    strong = {name: array for name, array in flat.items() if not _is_plain(given[name])}
+    _refuse_mixture(strong)
+    first = next(iter((strong or flat).values()))
+    xp: Namespace = array_api_compat.array_namespace(first)
+    for name in flat.keys() - strong.keys():
+        flat[name] = _adopted(flat[name], name, xp, first if strong else None)
     flat = {name: _as_floating(array, name, xp) for name, array in flat.items()}
     flat = _promote(flat, xp)
-    arrays: dict[str, Array] = {}
-    for name, value in arguments.items():
-        if isinstance(value, list | tuple) and name not in flat:
-            arrays[name] = [flat.get(f"{name}[{i}]") for i in range(len(value))]
-        else:
-            arrays[name] = flat.get(name)
+    arrays = {
+        name: None if value is None else flat[distinct[id(value)]]
+        for name, value in arguments.items()
+    }
     return xp, arrays
 
 
+def _is_plain(value: object) -> bool:
+    """Whether a value is made of Python's own numbers, which have no library and no precision."""
+    if isinstance(value, list | tuple):
+        return all(_is_plain(item) for item in value)
+    return isinstance(value, int | float | complex) and not isinstance(value, np.generic)
+
+
+def _adopted(values: Any, name: str, xp: Namespace, reference: Array | None) -> Array:
+    """Plain numbers in the library and, unless complex, the precision of the arrays beside them."""
+    if reference is None or values.dtype.kind not in "biufc":
+        return values
+    if str(reference.dtype).removeprefix("torch.") not in _COMPUTABLE:
+        return xp.asarray(values)
+    if is_traced(reference):
+        return xp.asarray(values, dtype=reference.dtype)
+    return like(values if values.dtype.kind == "c" else values.astype(np.float64), reference)
+
+
 def _refuse_mixture(flat: dict[str, Array]) -> None:
+    if not flat:
+        return
     first_name, first = next(iter(flat.items()))
     library = library_name(first)
     device = array_api_compat.device(first)
@@ -224,7 +257,7 @@ def to_host(array: Array) -> Any:
     if is_numpy(array):
         return np.asarray(array)
     if library_name(array) == "torch":
-        return array.detach().cpu().numpy()
+        return array.detach().cpu().resolve_conj().resolve_neg().numpy()
     if library_name(array) == "cupy":
         return array.get()
     return np.asarray(array)

@@ -333,8 +333,19 @@ def _decimal(digits: int, power: int, powers: Any) -> tuple[bool, float]:
 
 
 @_jit
+def _is_blank(code: int) -> bool:
+    """Whether a byte parts words: tab, vertical tab, form feed, carriage return or space."""
+    return code == 32 or code == 9 or 11 <= code <= 13
+
+
+@_jit
+def _ends_word(code: int) -> bool:
+    return code == _LINE_END or _is_blank(code)
+
+
+@_jit
 def _skip_spaces(text: Any, at: int, stop: int) -> int:
-    while at < stop and text[at] <= 32 and text[at] != _LINE_END:
+    while at < stop and _is_blank(text[at]):
         at += 1
     return at
 
@@ -362,7 +373,9 @@ def read_lines(
                 return rows, noted, lines, line
             for m in range(order):
                 good, negative, digits, power, at = _read_number(text, at, stop)
-                if not good or negative or power < 0 or power > 18 or at >= stop or text[at] > 32:
+                if not good or negative or power < 0 or power > 18 or at >= stop:
+                    return rows, noted, lines, line
+                if not _ends_word(text[at]):
                     return rows, noted, lines, line
                 for _ in range(power):
                     if digits > 900_000_000_000_000_000:
@@ -379,11 +392,11 @@ def read_lines(
                 good, value = _decimal(digits, power, powers)
                 values[rows] = -value if negative else value
             if not good:
-                while at < stop and text[at] > 32:
+                while at < stop and not _ends_word(text[at]):
                     at += 1
                 hard[noted, 0], hard[noted, 1], hard[noted, 2] = rows, begin, at
                 noted += 1
-            if at == begin or (at < stop and text[at] > 32):
+            if at == begin or (at < stop and not _ends_word(text[at])):
                 return rows, noted, lines, line
             at = _skip_spaces(text, at, stop)
             if at < stop and text[at] != _LINE_END and text[at] != _COMMENT:

@@ -14,16 +14,20 @@ from latensor.arrays import (
     Array,
     Namespace,
     check_finite,
+    check_index,
     check_mode,
+    check_positive_int,
     describe,
     is_complex,
     require_matrix,
     resolve,
+    to_host,
 )
+from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Sweep
 from latensor.tensors.conversion import as_contractible, require_dense
-from latensor.tensors.dense import DenseTensor
+from latensor.tensors.dense import DenseTensor, frobenius
 from latensor.tensors.factored import FactoredTensor
 from latensor.tensors.tucker import TuckerTensor
 
@@ -64,13 +68,15 @@ def fold(matrix: Array, mode: int, shape: Sequence[int], order: Order = "C") -> 
     xp, arrays = resolve(matrix=matrix)
     matrix = arrays["matrix"]
     require_matrix(matrix, "matrix")
-    dimensions = tuple(int(d) for d in shape)
+    if not isinstance(shape, Sequence) or isinstance(shape, str):
+        raise InvalidInputError(f"shape={shape!r} must be a sequence of dimensions")
+    dimensions = tuple(check_positive_int(d, f"shape[{m}]") for m, d in enumerate(shape))
     mode = check_mode(mode, len(dimensions))
-    if tuple(matrix.shape) != (dimensions[mode], math.prod(dimensions) // max(1, dimensions[mode])):
+    if tuple(matrix.shape) != (dimensions[mode], math.prod(dimensions) // dimensions[mode]):
         raise InvalidInputError(
             f"matrix of shape {tuple(matrix.shape)} is not the mode-{mode} unfolding of a tensor "
             f"of shape {dimensions}, which has shape "
-            f"({dimensions[mode]}, {math.prod(dimensions) // max(1, dimensions[mode])})"
+            f"({dimensions[mode]}, {math.prod(dimensions) // dimensions[mode]})"
         )
     axes = _unfolding_axes(mode, len(dimensions), order)
     folded = xp.reshape(matrix, tuple(dimensions[m] for m in axes))
@@ -118,7 +124,7 @@ def matrix_slice(tensor: Array, modes: tuple[int, int], at: Sequence[int]) -> Ar
     modes : the modes that run, rows first: (0, 1) with at=(l,) is the frontal slice T(:, :, l)
     at : the indices of the other modes, in order
     """
-    if len(modes) != 2:
+    if not isinstance(modes, Sequence) or len(modes) != 2:
         raise InvalidInputError(f"modes={modes!r} must name two modes")
     return _cut(tensor, modes, at)
 
@@ -130,13 +136,15 @@ def _cut(tensor: Array, modes: tuple[int, ...], at: Sequence[int]) -> Array:
     if len(set(running)) != len(running):
         raise InvalidInputError(f"modes={modes!r} names one mode twice")
     fixed = [m for m in range(n_modes) if m not in running]
+    if not isinstance(at, Sequence):
+        raise InvalidInputError(f"at={at!r} must be a sequence of indices, one for each of {fixed}")
     if len(at) != len(fixed):
         raise InvalidInputError(
             f"at={tuple(at)!r} must hold {len(fixed)} indices, one for each of the modes {fixed}"
         )
     index: list[Any] = [slice(None)] * n_modes
     for m, i in zip(fixed, at, strict=True):
-        index[m] = check_mode(i, dense.shape[m], f"index of mode {m}")
+        index[m] = check_index(i, dense.shape[m], f"the index of mode {m}")
     piece = dense.array[tuple(index)]
     if running == tuple(sorted(running)):
         return piece
@@ -158,6 +166,9 @@ def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
             f"matrix must have {contractible.shape[mode]} columns (or be a vector of that length), "
             f"as mode {mode} of the tensor, got {describe(operand)}"
         )
+    if 0 in operand.shape:
+        raise InvalidInputError(f"matrix is empty: {describe(operand)}")
+    refuse_nonfinite(operand, "matrix")
     operand = operand.T if operand.ndim == 2 else operand
     operands: list[Array | None] = [None] * len(contractible.shape)
     operands[mode] = operand
@@ -214,10 +225,13 @@ def inner(a: Any, b: Any) -> Any:
             f"a has shape {left.shape} but b has shape {right.shape}: they must agree"
         )
     xp, _ = resolve(a=left.reference, b=right.reference)
+    return check_finite(_inner(xp, left, right), **_entries("a", left), **_entries("b", right))
+
+
+def _inner(xp: Namespace, left: Any, right: Any) -> Any:
     if isinstance(left, DenseTensor) and isinstance(right, DenseTensor):
         _, both = resolve(a=left.array, b=right.array)
-        product = xp.sum(_conjugate(xp, both["a"]) * both["b"])
-        return check_finite(product, a=left.array, b=right.array)
+        return xp.sum(_conjugate(xp, both["a"]) * both["b"])
     # One side is contracted with the terms of the other; what has fewer terms is taken apart.
     if isinstance(left, FactoredTensor) and isinstance(right, FactoredTensor):
         if left.n_terms <= right.n_terms:
@@ -231,9 +245,28 @@ def inner(a: Any, b: Any) -> Any:
         return _inner_with_core(xp, left, right)
     if isinstance(right, TuckerTensor):
         return _conjugate(xp, _inner_with_core(xp, right, left))
-    if not isinstance(left, DenseTensor):
-        return left.inner(right.array if isinstance(right, DenseTensor) else right)  # type: ignore[attr-defined]
-    return _conjugate(xp, right.inner(left.array))  # type: ignore[attr-defined]
+    if hasattr(left, "inner"):
+        return left.inner(right.array if isinstance(right, DenseTensor) else right)
+    if hasattr(right, "inner"):
+        return _conjugate(xp, right.inner(left.array if isinstance(left, DenseTensor) else left))
+    # A tensor of the caller's own kind, which answers contractions only.
+    left, right = (t.array if isinstance(t, DenseTensor) else _all_kept(t) for t in (left, right))
+    return xp.sum(_conjugate(xp, left) * right)
+
+
+def _all_kept(tensor: Any) -> Array:
+    return tensor.contract(*([None] * len(tensor.shape)))
+
+
+def _entries(name: str, tensor: Any) -> dict[str, Any]:
+    """The arrays a tensor is made of, under the caller's name, to be searched for NaN."""
+    if isinstance(tensor, DenseTensor):
+        return {name: tensor.array}
+    if isinstance(tensor, TuckerTensor):
+        return {f"{name}.core": tensor.core, f"{name}.factors": tensor.factors}
+    if isinstance(tensor, FactoredTensor):
+        return {f"{name}.{key.split('.')[-1]}": item for key, item in tensor._entries().items()}
+    return {}
 
 
 def _conjugate(xp: Namespace, array: Array) -> Array:
@@ -353,7 +386,7 @@ def symmetrize(tensor: Array) -> Array:
             axes[m], axes[last] = last, m
             total = total + xp.permute_dims(result, tuple(axes))
         result = total / (last + 1)
-    return result
+    return check_finite(result, tensor=dense.array)
 
 
 def asymmetry(tensor: Array) -> float:
@@ -366,13 +399,13 @@ def asymmetry(tensor: Array) -> float:
     if len(set(dense.shape)) > 1:
         return math.inf
     xp, array = dense.namespace, dense.array
-    scale = float(dense.norm())
+    scale = float(to_host(dense.norm()))
     worst = 0.0
     for m in range(array.ndim - 1):
         axes = list(range(array.ndim))
         axes[m], axes[m + 1] = m + 1, m
         change = array - xp.permute_dims(array, tuple(axes))
-        worst = max(worst, float(xp.linalg.vector_norm(xp.reshape(change, (-1,)))))
+        worst = max(worst, float(to_host(frobenius(xp, change))))
     return worst / scale if scale > 0 else 0.0
 
 
@@ -392,6 +425,9 @@ def _resolve_sequence(items: tuple[Any, ...], name: str) -> tuple[Namespace, lis
     if any(item is None for item in items):
         raise InvalidInputError(f"{name} holds None: every item must be an array")
     xp, arrays = resolve(**{f"{name}[{i}]": item for i, item in enumerate(items)})
+    for label, array in arrays.items():
+        if 0 in array.shape:
+            raise InvalidInputError(f"{label} is empty: {describe(array)}")
     return xp, list(arrays.values())
 
 

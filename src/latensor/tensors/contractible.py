@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from latensor.arrays import Array
+from latensor.tensors.operands import check_factors, check_replacement
 
 
 @runtime_checkable
@@ -62,7 +63,7 @@ class DirectSweep:
 
     def __init__(self, tensor: Contractible, factors: Sequence[Array]) -> None:
         self._tensor = tensor
-        self._factors = list(factors)
+        self._factors: list[Any] = check_factors(factors, tensor.shape, None, tensor.reference)[1]
 
     def mttkrp(self, mode: int) -> Array:
         """The mttkrp of `mode` with the current factors of the other modes."""
@@ -70,4 +71,5 @@ class DirectSweep:
 
     def replace(self, mode: int, factor: Array) -> None:
         """Use `factor` for `mode` from now on."""
+        mode, factor = check_replacement(mode, factor, self._factors)
         self._factors[mode] = factor

@@ -47,6 +47,8 @@ def is_contractible(tensor: object) -> bool:
 
 def require_dense(tensor: Any, name: str, purpose: str) -> DenseTensor:
     """A dense tensor, for functions that rearrange entries and have no factored or sparse form."""
+    if type(tensor).__module__.split(".")[0] in {"tensorly", "pyttb"}:
+        tensor = as_contractible(tensor, name)
     if isinstance(tensor, DenseTensor):
         return tensor
     if is_contractible(tensor):

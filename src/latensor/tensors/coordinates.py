@@ -8,7 +8,6 @@ overflows an integer.
 
 from __future__ import annotations
 
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -127,21 +126,6 @@ def _whole_numbers(rows: Any) -> Any:
             "that can be an index"
         )
     return rows.astype(np.int64)
-
-
-def check_size(shape: tuple[int, ...], dtype: Any, max_size: int, what: str) -> None:
-    """Refuse a dense result of too many entries, with its size in memory."""
-    size = math.prod(shape)
-    if size > max_size:
-        memory = float(size * np.dtype(dtype).itemsize)
-        units = ["bytes", "kB", "MB", "GB", "TB"]
-        while memory >= 1000 and len(units) > 1:
-            memory /= 1000
-            units.pop(0)
-        raise InvalidInputError(
-            f"{what} would have shape {shape}: {size:,} entries, {memory:,.3g} {units[0]}, "
-            f"above max_size={max_size:,} entries: give a larger max_size if the memory allows"
-        )
 
 
 def sort_rows(

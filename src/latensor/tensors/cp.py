@@ -32,6 +32,9 @@ class CPTensor(FactoredTensor):
         if not isinstance(factors, list | tuple) or not factors:
             raise InvalidInputError("factors must be a sequence of at least one matrix")
         named = {f"factors[{m}]": factor for m, factor in enumerate(factors)}
+        for name, factor in named.items():
+            if factor is None:
+                raise InvalidInputError(f"{name} is None: every mode of a CP tensor has a factor")
         xp, arrays = resolve(weights=self.weights, **named)
         matrices = tuple(arrays[name] for name in named)
         for name in named:
@@ -170,7 +173,11 @@ class CPTensor(FactoredTensor):
 
 
 def _lengths(xp: Any, factor: Array) -> Array:
-    return xp.linalg.vector_norm(factor, axis=0)
+    """(rank,) lengths of the columns, scaled so that squares neither over- nor underflow."""
+    largest = xp.max(xp.abs(factor), axis=0)
+    safe = xp.where(largest > 0, largest, xp.ones_like(largest))
+    scaled = factor / xp.astype(safe, factor.dtype)[None, :]
+    return largest * xp.linalg.vector_norm(scaled, axis=0)
 
 
 def _phases(xp: Any, factor: Array) -> Array:

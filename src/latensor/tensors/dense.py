@@ -11,14 +11,18 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from latensor.arrays import (
     Array,
     Namespace,
     check_finite,
     describe,
     is_complex,
+    is_traced,
     matmul,
     resolve,
+    to_host,
 )
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Sweep
@@ -46,6 +50,9 @@ class DenseTensor:
             raise InvalidInputError(f"{name} is a single number: a tensor needs at least one mode")
         if 0 in self.array.shape:
             raise InvalidInputError(f"{name} is empty: {describe(self.array)}")
+
+    def __reduce__(self) -> Any:
+        return DenseTensor, (self.array, self._name)
 
     def __repr__(self) -> str:
         return f"DenseTensor({describe(self.array)})"
@@ -100,8 +107,19 @@ class DenseTensor:
 
 
 def frobenius(xp: Namespace, array: Array) -> Any:
-    """The Frobenius norm of a dense array."""
-    return xp.linalg.vector_norm(xp.reshape(array, (-1,)))
+    """The Frobenius norm of a dense array, also where squares over- or underflow."""
+    flat = xp.reshape(array, (-1,))
+    with np.errstate(over="ignore", under="ignore"):
+        norm = xp.linalg.vector_norm(flat)
+    if is_traced(norm):
+        return norm
+    limits = np.finfo(to_host(norm).dtype)
+    if np.sqrt(limits.tiny) / limits.eps < float(to_host(norm)) < np.inf:
+        return norm
+    largest = xp.max(xp.abs(flat))
+    if not 0 < float(to_host(largest)) < np.inf:
+        return norm
+    return largest * xp.linalg.vector_norm(flat / largest)
 
 
 def transposed(xp: Namespace, factor: Array) -> Array:
@@ -145,7 +163,8 @@ def contract_back(
     """
     matrix = xp.reshape(flat, (-1, size))
     if not rows:
-        return xp.broadcast_to(xp.permute_dims(matrix, (1, 0)), (_rank_of(all_rows), flat.shape[0]))
+        only = next(row for row in all_rows if row is not None)
+        return xp.ones_like(only) * xp.permute_dims(matrix, (1, 0))
     turned = xp.permute_dims(matrix, (1, 0))
     return _by_rank_blocks(xp, rows, int(matrix.shape[0]), lambda kr: matmul(xp, kr, turned))
 

@@ -12,8 +12,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from latensor.arrays import Array, Namespace
+from latensor.arrays import Array, Namespace, check_finite, check_mode
 from latensor.tensors.dense import contract_back, contract_front, sum_back, sum_front, transposed
+from latensor.tensors.operands import check_replacement
 
 
 @dataclass
@@ -39,26 +40,37 @@ class DimensionTree:
         self._xp = xp
         self._flat = flat
         self._shape = shape
+        self._factors = list(factors)
         self._rows = [transposed(xp, factor) for factor in factors]
         self._versions = [0] * len(shape)
         self._nodes: dict[tuple[int, int], _Node] = {}
 
     def mttkrp(self, mode: int) -> Array:
         """The mttkrp of `mode` with the current factors of the other modes."""
+        mode = check_mode(mode, len(self._shape))
+        result = self._xp.permute_dims(self._leaf(mode), (1, 0))
+        others = [None if m == mode else factor for m, factor in enumerate(self._factors)]
+        return check_finite(
+            result, tensor=self._xp.reshape(self._flat, self._shape), factors=others
+        )
+
+    def _leaf(self, mode: int) -> Array:
+        """The (rank, d) value of a single mode, from the nodes above it."""
         start, stop = 0, len(self._shape)
         if stop == 1:
-            ones = self._xp.ones_like(self._rows[0])
-            return self._xp.permute_dims(ones * self._flat[None, :], (1, 0))
+            return self._xp.ones_like(self._rows[0]) * self._flat[None, :]
         parent: Array | None = None
         while stop - start > 1:
             middle = self._split(start, stop)
             child = (start, middle) if mode < middle else (middle, stop)
             parent = self._value(child, (start, stop), parent)
             start, stop = child
-        return self._xp.permute_dims(parent, (1, 0))
+        return parent
 
     def replace(self, mode: int, factor: Array) -> None:
         """Use `factor` for `mode` from now on."""
+        mode, factor = check_replacement(mode, factor, self._factors)
+        self._factors[mode] = factor
         self._rows[mode] = transposed(self._xp, factor)
         self._versions[mode] += 1
 

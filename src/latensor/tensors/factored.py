@@ -14,9 +14,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from latensor.arrays import Array, Namespace, check_finite, is_complex, matmul, resolve
+from latensor.arrays import Array, Namespace, check_finite, is_complex, matmul, resolve, to_host
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.operands import check_factors, check_operands
+from latensor.tensors.size import MAX_SIZE, check_size
 
 # Entries of the largest temporary array in a long sum: 64 MiB of float64.
 _BLOCK_ENTRIES = 1 << 23
@@ -155,9 +156,8 @@ class FactoredTensor(ABC):
         for terms in self._blocks(max(self.n_terms, largest)):
             rows = self._gram_rows(xp, terms)
             total = rows if total is None else total + rows
-        square = xp.real(total) if is_complex(total) else total
-        result = xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
-        return check_finite(result, **self._entries())
+        square = check_finite(xp.real(total) if is_complex(total) else total, **self._entries())
+        return xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
 
     def _gram_rows(self, xp: Namespace, terms: slice) -> Any:
         """Part of the squared norm that a block of terms has with all terms."""
@@ -168,8 +168,20 @@ class FactoredTensor(ABC):
         weights = xp.conj(weights) if is_complex(weights) else weights
         return xp.sum(weights * xp.sum(conjugated * image, axis=0))
 
-    def to_dense(self) -> Array:
-        """The tensor with all its entries."""
+    def sum_of_term_norms(self) -> float:
+        """The norms of all terms added up, to which the rounding of any sum of them is relative."""
+        xp = self._namespace
+        total = 0.0
+        for terms in self._blocks(max(self.shape)):
+            lengths = xp.abs(self._weights(terms))
+            for load in self._loads([None] * self.order, terms, keep_last=None).values():
+                lengths = lengths * xp.linalg.vector_norm(load, axis=1)
+            total += float(to_host(xp.sum(lengths)))
+        return total
+
+    def to_dense(self, max_size: int = MAX_SIZE) -> Array:
+        """The tensor with all its entries, refused where there are more than `max_size`."""
+        check_size(self.shape, self.reference.dtype, max_size, "the dense array")
         return self.contract(*([None] * self.order))
 
     def sweep(self, factors: Sequence[Array]) -> Sweep:

@@ -61,7 +61,9 @@ def tucker_to_tensorly(tensor: TuckerTensor) -> Any:
 def _with_identities(tensor: TuckerTensor) -> list[Any]:
     xp = tensor._namespace
     return [
-        xp.eye(dimension, dtype=tensor.core.dtype) if factor is None else factor
+        xp.eye(dimension, dtype=tensor.core.dtype, device=tensor.core.device)
+        if factor is None
+        else factor
         for dimension, factor in zip(tensor.core.shape, tensor.factors, strict=True)
     ]
 

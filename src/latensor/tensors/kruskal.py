@@ -81,13 +81,14 @@ def kruskal_rank(
     columns = to_host(arrays["matrix"])
     columns = columns.astype(np.complex128 if columns.dtype.kind == "c" else np.float64)
     d, k = columns.shape
+    if tol is not None and not (isinstance(tol, int | float) and 0 <= tol < 1):
+        raise InvalidInputError(f"tol={tol!r} must be a number from 0 up to, not including, 1")
     tolerance = max(d, k) * epsilon if tol is None else float(tol)
-    if tolerance < 0:
-        raise InvalidInputError(f"tol={tol} must not be negative")
-    lengths = np.linalg.norm(columns, axis=0)
-    if (lengths == 0).any():
+    largest = np.abs(columns).max(axis=0)
+    if (largest == 0).any():
         return KruskalRank(0, 0, "a zero column")
-    unit = columns / lengths
+    scaled = columns / largest  # columns of any magnitude, whose squares may leave the range
+    unit = scaled / np.linalg.norm(scaled, axis=0)
     rank = int((np.linalg.svd(unit, compute_uv=False) > tolerance).sum())
     if rank == k:
         return KruskalRank(k, k, "full column rank")

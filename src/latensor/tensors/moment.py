@@ -53,6 +53,9 @@ class MomentTensor(FactoredTensor):
                     f"order={order} but {len(samples)} views were given: leave order out"
                 )
             names = [f"samples[{m}]" for m in range(len(samples))]
+            for name, view in zip(names, samples, strict=True):
+                if view is None:
+                    raise InvalidInputError(f"{name} is None: every mode needs a view")
             distinct = {id(view): (name, view) for name, view in zip(names, samples, strict=True)}
             arrays = _resolve_views(dict(distinct.values()), weights)
             self._views = tuple(arrays[distinct[id(view)][0]] for view in samples)
@@ -127,6 +130,18 @@ class MomentTensor(FactoredTensor):
         return super().norm()
 
 
+def _refuse_nonfinite_entries(rows: Any, name: str) -> None:
+    if np.isfinite(rows.data).all():
+        return
+    entries = rows.tocoo()
+    bad = np.flatnonzero(~np.isfinite(entries.data))
+    first = (int(entries.row[bad[0]]), int(entries.col[bad[0]]))
+    raise InvalidInputError(
+        f"{name} holds {len(bad)} NaN or infinite entries of {rows.nnz} stored, "
+        f"the first at {first}: remove them"
+    )
+
+
 def _resolve_views(views: dict[str, Any], weights: Any) -> dict[str, Any]:
     """Views and weights in one library and dtype; sparse views stay sparse, as CSR."""
     sparse = {name: view for name, view in views.items() if scipy.sparse.issparse(view)}
@@ -135,9 +150,8 @@ def _resolve_views(views: dict[str, Any], weights: Any) -> dict[str, Any]:
     for name, view in sparse.items():
         if view.ndim != 2:
             raise InvalidInputError(f"{name} must be a matrix, not a sparse {view.ndim}-d array")
-        rows = view.tocsr()
-        refuse_nonfinite(rows.data, name)
-        stored[name] = rows
+        stored[name] = rows = view.tocsr()
+        _refuse_nonfinite_entries(rows, name)
     # The stored entries of a sparse view stand for it where libraries and dtypes are compared.
     entries = {name: rows.data for name, rows in stored.items()}
     xp, arrays = resolve(**dense, **entries, weights=weights)

@@ -22,13 +22,18 @@ from latensor.arrays import (
     standard_normal,
     to_host,
 )
+from latensor.arrays.checks import refuse_nonfinite
+from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.dense import DenseTensor
+from latensor.tensors.factored import FactoredTensor
 
 # Unfoldings with a shorter side above this are left out of the upper bound: the eigenvalues of
 # their Gram matrix would cost more than all else together.
 _LARGEST_GRAM = 1024
+# Factored tensors with at most this many entries are formed, to bound them as dense ones are.
+_SMALL = 1 << 20
 
 
 def frobenius_norm(tensor: Any) -> Any:
@@ -52,7 +57,7 @@ class SpectralNorm:
     Attributes
     ----------
     lower : float, the largest |T(u, v, w)| found, attained at `vectors`; `float()` gives it
-    upper : float, the smallest norm of an unfolding of the tensor
+    upper : float, the smallest norm of an unfolding of the tensor, plus what rounding may hide
     vectors : unit vectors, one per mode
     """
 
@@ -78,9 +83,10 @@ def spectral_norm(
     """Bounds on sup |T(u, v, w)| over unit vectors, which is hard to compute exactly.
 
     From below by power iteration from many starts at once: the leading vectors of the unfoldings
-    and random ones. From above by the norms of unfoldings, each of which is at least as large
-    (for sparse and implicit tensors, by the Frobenius norm where no unfolding can be formed).
-    For orders 1 and 2 both are the exact norm, up to rounding.
+    and random ones. From above by the norms of unfoldings, each of which is at least as large.
+    Factored tensors of up to a million entries are formed for this; larger ones, and sparse ones
+    without a short mode, are bounded by their Frobenius norm. For dense vectors and matrices both
+    bounds are the exact norm, up to rounding.
 
     Parameters
     ----------
@@ -93,40 +99,60 @@ def spectral_norm(
     contractible = as_contractible(tensor)
     n_restarts = check_positive_int(n_restarts, "n_restarts")
     max_iter = check_positive_int(max_iter, "max_iter")
+    if tol is not None and not (isinstance(tol, int | float) and 0 <= tol < 1):
+        raise InvalidInputError(f"tol={tol!r} must be a number from 0 up to, not including, 1")
+    formed = hasattr(contractible, "to_dense") and not hasattr(contractible, "unfold_gram")
+    if formed and math.prod(contractible.shape) <= _SMALL:
+        contractible = DenseTensor(contractible.to_dense())  # type: ignore[attr-defined]
+    contractible, unit = _scaled(contractible)
     reference = contractible.reference
     xp, _ = resolve(tensor=reference)
-    scale = float(contractible.norm())
-    grams = _unfolding_norms(contractible)
-    if scale == 0.0:
-        vectors = tuple(_first_unit_vector(xp, d, reference) for d in contractible.shape)
-        return SpectralNorm(0.0, 0.0, vectors)
-    upper = min([scale, *(norm for norm, _ in grams)])
-    rng = generator(random_state)
+    scale = float(to_host(contractible.norm()))
     epsilon = machine_epsilon(reference)
-    factors = _starts(contractible, grams, n_restarts, rng)
+    if scale == 0.0 and isinstance(contractible, DenseTensor):
+        vectors = tuple(like(np.eye(d, 1)[:, 0], reference) for d in contractible.shape)
+        return SpectralNorm(0.0, 0.0, vectors)
+    bounds = _unfolding_norms(contractible)
+    largest = scale * (1 + math.prod(contractible.shape) ** 0.5 * epsilon)
+    if isinstance(contractible, FactoredTensor):
+        # The norm of a sum of terms that cancel is only as good as the rounding of the terms.
+        terms = contractible.sum_of_term_norms()
+        largest += math.sqrt(8 * contractible.n_terms * epsilon) * terms
+    upper = min([largest, *(norm for norm, _ in bounds)])
+    factors = _starts(contractible, bounds, n_restarts, generator(random_state))
     values, factors = _power_iteration(
         xp, contractible, factors, max_iter, 8 * epsilon if tol is None else tol
     )
     best = int(np.argmax(to_host(values)))
-    lower = float(values[best])
-    # Rounding can lift the attained value a few units above a bound that it meets.
-    return SpectralNorm(lower, max(upper, lower), tuple(f[:, best] for f in factors))
+    lower = float(to_host(values)[best])
+    # mttkrp conjugates its factors, the multilinear form does not.
+    vectors = tuple(xp.conj(f[:, best]) if is_complex(f) else f[:, best] for f in factors)
+    return SpectralNorm(lower * unit, max(upper, lower) * unit, vectors)
 
 
-def _first_unit_vector(xp: Namespace, dimension: int, reference: Array) -> Array:
-    return xp.eye(dimension, 1, dtype=reference.dtype)[:, 0]
+def _scaled(tensor: Contractible) -> tuple[Contractible, float]:
+    """A dense tensor divided by a power of two where its squares would leave the range."""
+    if not isinstance(tensor, DenseTensor):
+        return tensor, 1.0
+    largest = float(to_host(tensor.namespace.max(tensor.namespace.abs(tensor.array))))
+    refuse_nonfinite(tensor.array, "tensor")
+    limits = np.finfo(np.float32 if machine_epsilon(tensor.array) > 1e-10 else np.float64)
+    if largest == 0 or limits.tiny**0.25 < largest < limits.max**0.25:
+        return tensor, 1.0
+    unit = 2.0 ** math.floor(math.log2(largest))
+    return DenseTensor(tensor.array / unit), unit
 
 
 def _unfolding_norms(tensor: Contractible) -> list[tuple[float, dict[int, Any]]]:
-    """Norm of each unfolding that is cheap enough, with its leading vector for single modes."""
+    """Bound on the norm of each unfolding that is cheap, with leading vectors of single modes."""
     found: list[tuple[float, dict[int, Any]]] = []
     for rows in _bipartitions(len(tensor.shape)):
-        gram = _gram(tensor, rows)
+        gram, modes, rounding = _gram(tensor, rows)
         if gram is None:
             continue
         values, vectors = np.linalg.eigh(gram)
-        norm = math.sqrt(max(float(values[-1]), 0.0))
-        found.append((norm, {rows[0]: vectors[:, -1]} if len(rows) == 1 else {}))
+        square = max(float(values[-1]), 0.0) + rounding * float(np.trace(gram).real)
+        found.append((math.sqrt(square), {modes[0]: vectors[:, -1]} if len(modes) == 1 else {}))
     return found
 
 
@@ -138,21 +164,36 @@ def _bipartitions(order: int) -> list[tuple[int, ...]]:
     return [s for s in sides if 2 * len(s) < order or 0 in s]
 
 
-def _gram(tensor: Contractible, rows: tuple[int, ...]) -> Any:
-    """The smaller Gram matrix of an unfolding on the host in float64, or None if too large."""
-    side = math.prod(tensor.shape[m] for m in rows)
+def _gram(tensor: Contractible, rows: tuple[int, ...]) -> tuple[Any, tuple[int, ...], float]:
+    """The smaller Gram matrix of an unfolding on the host, or None if that is too large.
+
+    Returns
+    -------
+    gram : Hermitian matrix in double precision
+    modes : those that its rows stand for
+    rounding : relative to its trace, a bound on the error of its largest eigenvalue
+    """
+    others = tuple(m for m in range(len(tensor.shape)) if m not in rows)
+    sizes = {modes: math.prod(tensor.shape[m] for m in modes) for modes in (rows, others)}
     if not isinstance(tensor, DenseTensor):
-        small = len(rows) == 1 and side <= _LARGEST_GRAM and hasattr(tensor, "unfold_gram")
-        return np.asarray(tensor.unfold_gram(rows[0])) if small else None  # type: ignore[attr-defined]
-    if side > _LARGEST_GRAM:
-        return None
+        small = len(rows) == 1 and sizes[rows] <= _LARGEST_GRAM and hasattr(tensor, "unfold_gram")
+        gram = np.asarray(tensor.unfold_gram(rows[0])) if small else None  # type: ignore[attr-defined]
+        count = tensor.nnz if small else 0  # type: ignore[attr-defined]
+        return gram, rows, 0.0 if gram is None else (count + len(gram)) * np.finfo(gram.dtype).eps
+    modes = min((rows, others), key=lambda side: sizes[side]) if others else rows
+    if sizes[modes] > _LARGEST_GRAM:
+        return None, modes, 0.0
     xp, array = tensor.namespace, tensor.array
-    axes = (*rows, *(m for m in range(array.ndim) if m not in rows))
-    matrix = xp.reshape(xp.permute_dims(array, axes), (side, -1))
+    # Products of single precision are summed in double, where the library has it switched on.
+    array = xp.astype(array, xp.complex128 if is_complex(array) else xp.float64)
+    axes = (*modes, *(m for m in range(array.ndim) if m not in modes))
+    matrix = xp.reshape(xp.permute_dims(array, axes), (sizes[modes], -1))
     turned = xp.permute_dims(matrix, (1, 0))
     product = xp.matmul(matrix, xp.conj(turned) if is_complex(turned) else turned)
+    rounding = 4 * (matrix.shape[1] + sizes[modes]) * machine_epsilon(product)
     host = to_host(product)
-    return host.astype(np.complex128 if host.dtype.kind == "c" else np.float64)
+    wide = host.astype(np.complex128 if host.dtype.kind == "c" else np.float64)
+    return wide, modes, rounding
 
 
 def _starts(
@@ -192,7 +233,7 @@ def _power_iteration(
             moved = image / safe[None, :]
             factors[mode] = xp.where((values > 0)[None, :], moved, factors[mode])
             run.replace(mode, factors[mode])
-        total = float(xp.sum(values))
+        total = float(to_host(xp.sum(values)))
         if total - previous <= tol * total:
             break
         previous = total

@@ -15,8 +15,7 @@ def check_factors(
 
     Parameters
     ----------
-    factors : sequence with one (d, rank) matrix per mode, or an object with `weights` and
-        `factors` (or a pair of them), whose weights must then be all one or None
+    factors : sequence with one (d, rank) matrix per mode
     shape : of the tensor
     mode : int, whose factor may be None or anything; None to need all
     reference : array whose library, device and dtype the factors must share
@@ -49,6 +48,9 @@ def check_factors(
         skip_value = None
     else:
         skip_value = skip
+    for name, factor in named.items():
+        if factor is None:
+            raise InvalidInputError(f"{name} is None: a matrix is needed for this mode")
     _, arrays = resolve(tensor=reference, **named)
     rank: int | None = None
     given: list[Array | None] = []
@@ -76,6 +78,18 @@ def check_factors(
         rank = array.shape[1]
         given.append(array)
     return (0 if skip is None else skip), given
+
+
+def check_replacement(mode: int, factor: object, current: Sequence[Array]) -> tuple[int, Array]:
+    """A factor that may take the place of that of `mode` among the factors of a sweep."""
+    mode = check_mode(mode, len(current))
+    expected = tuple(current[mode].shape)
+    array = resolve(factor=factor, factors=current[mode])[1]["factor"]
+    if tuple(array.shape) != expected:
+        raise InvalidInputError(
+            f"the factor of mode {mode} must have shape {expected}, got {describe(array)}"
+        )
+    return mode, array
 
 
 def check_operands(

@@ -15,13 +15,13 @@ from latensor.tensors.contractible import Sweep
 from latensor.tensors.coordinates import (
     check_coordinates,
     check_shape,
-    check_size,
     host_array,
     sort_rows,
     sum_duplicates,
 )
 from latensor.tensors.fibres import Nonzeros
 from latensor.tensors.operands import check_factors
+from latensor.tensors.size import MAX_SIZE, check_size
 from latensor.tensors.sparse_contraction import (
     StackSweep,
     contract,
@@ -30,9 +30,6 @@ from latensor.tensors.sparse_contraction import (
     inner_sparse,
     unfold_gram,
 )
-
-# Entries of the largest dense result that is made without asking: 1 GiB of float64.
-MAX_SIZE = 1 << 27
 
 
 class SparseTensor:
@@ -224,7 +221,10 @@ class SparseTensor:
 
     def astype(self, dtype: Any) -> SparseTensor:
         """The same tensor in float32, float64, complex64 or complex128."""
-        target = np.dtype(dtype)
+        try:
+            target = np.dtype(dtype)
+        except TypeError:
+            raise InvalidInputError(f"dtype={dtype!r} is not a dtype") from None
         if target not in (np.float32, np.float64, np.complex64, np.complex128):
             raise InvalidInputError(
                 f"dtype={target} must be float32, float64, complex64 or complex128"
@@ -246,6 +246,8 @@ class SparseTensor:
 
     def permute(self, modes: Sequence[int]) -> SparseTensor:
         """The tensor with its modes in another order: mode i of the result is modes[i] here."""
+        if not isinstance(modes, Sequence):
+            raise InvalidInputError(f"modes={modes!r} must be a sequence of all modes")
         order = [check_mode(mode, self.order, "modes") for mode in modes]
         if sorted(order) != list(range(self.order)):
             raise InvalidInputError(

@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, check_finite, check_mode, resolve
+from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
-from latensor.tensors.coordinates import check_size, sort_rows
+from latensor.tensors.coordinates import sort_rows
 from latensor.tensors.fibres import FibreTree, Nonzeros, by_length
 from latensor.tensors.operands import check_operands
+from latensor.tensors.size import check_size
 
 # Numbers of the largest temporary array: 64 MiB of float64.
 _BLOCK_ENTRIES = 1 << 23
@@ -48,6 +50,8 @@ class StackSweep:
                 self._place(mode, factor)
 
     def _place(self, mode: int, factor: Array) -> None:
+        # Rows that no nonzero touches never reach a result, so that this is the place to look.
+        refuse_nonfinite(factor, f"factors[{mode}]")
         block = self._stack[self._starts[mode] : self._starts[mode + 1]]
         np.conj(factor, out=block, casting="same_kind")
 
@@ -87,9 +91,18 @@ def _wide(*dtypes: Any) -> Any:
     return np.complex128 if any(np.dtype(d).kind == "c" for d in dtypes) else np.float64
 
 
+def _checked(operands: Sequence[Array | None], nonzeros: Nonzeros) -> list[Array | None]:
+    """Operands that fit and are finite, also in rows that no nonzero touches."""
+    given = check_operands(operands, nonzeros.shape, nonzeros.values)
+    for mode, operand in enumerate(given):
+        if operand is not None:
+            refuse_nonfinite(operand, f"operands[{mode}]")
+    return given
+
+
 def contract(nonzeros: Nonzeros, operands: Sequence[Array | None], max_size: int) -> Array:
     """T(A, B, C) as a dense array; see `SparseTensor.contract`."""
-    given = check_operands(operands, nonzeros.shape, nonzeros.values)
+    given = _checked(operands, nonzeros)
     kept = [mode for mode, operand in enumerate(given) if operand is None]
     dtype = np.result_type(nonzeros.dtype, *(o.dtype for o in given if o is not None))
     open_shape = _open_shape(nonzeros.shape, given)
@@ -115,7 +128,7 @@ def contract_sparse(
     nonzeros: Nonzeros, operands: Sequence[Array | None], max_size: int
 ) -> tuple[Any, Any, tuple[int, ...]]:
     """Coordinates, values and shape of T(A, I, I); see `SparseTensor.contract_sparse`."""
-    given = check_operands(operands, nonzeros.shape, nonzeros.values)
+    given = _checked(operands, nonzeros)
     kept = [mode for mode, operand in enumerate(given) if operand is None]
     if not kept:
         raise InvalidInputError(

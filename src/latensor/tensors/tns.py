@@ -52,17 +52,17 @@ def read_tns(
     ------
     FileNotFoundError, and InvalidInputError for what is not such a file, with the line.
     """
-    if index_base not in (None, 0, 1):
+    if index_base is not None and not _is_base(index_base):
         raise InvalidInputError(f"index_base={index_base!r} must be 0, 1 or None to detect it")
     name = os.fspath(path)
     if os.path.isdir(name):
         raise InvalidInputError(f"{name} is a directory: give a .tns or .tns.gz file")
-    reader = _Reader(name, index_base)
+    dimensions = None if shape is None else check_shape(shape)
+    reader = _Reader(name, index_base, dimensions)
     with _opened(name) as stream:
         for block in _blocks(stream, name):
             reader.read(block)
     indices, values = reader.collected()
-    dimensions = None if shape is None else check_shape(shape)
     if dimensions is None and reader.header is not None:
         dimensions = reader.header[0]
     if not len(values):
@@ -84,8 +84,11 @@ def read_tns(
 class _Reader:
     """The state of reading one file: numbers so far, line count, what the header told."""
 
-    def __init__(self, name: str, index_base: int | None) -> None:
+    def __init__(
+        self, name: str, index_base: int | None, shape: tuple[int, ...] | None = None
+    ) -> None:
         self.name = name
+        self.shape = shape
         self.base = index_base
         self.header: tuple[tuple[int, ...], int] | None = None
         self.lines = 0
@@ -131,13 +134,27 @@ class _Reader:
             return self._read_slowly(block, at)
         indices, values = indices[:rows], values[:rows]
         low = rows and indices.min() < (self.base or 0)
-        if low or not np.isfinite(values).all():
+        if low or self._beyond(indices) or not np.isfinite(values).all():
             return self._read_slowly(block, at)
         self.lines += lines
         fits = rows and indices.max() < 2**31
         self._indices.append(indices.astype(np.int32) if fits else indices.copy())
         self._values.append(values.copy())
         return int(end)
+
+    def _beyond(self, indices: Any) -> bool:
+        """Whether indices read by the kernel need a second look, line by line."""
+        if not len(indices):
+            return False
+        highest = indices.max(axis=0)
+        limits = [self._limit(column) for column in range(len(highest))]
+        return bool((highest > np.array(limits)).any())
+
+    def _limit(self, column: int) -> int:
+        """The largest index that a column may hold, as far as that is known."""
+        if self.shape is None or len(self.shape) != self.columns - 1:
+            return 2**53 - 1
+        return self.shape[column] - 1 + (1 if self.base is None else self.base)
 
     def _read_slowly(self, block: bytes, at: int, entries: int | None = None) -> int:
         """Lines from `at` one by one, up to a number of entries; where it stopped."""
@@ -162,6 +179,8 @@ class _Reader:
         content, mark, _ = line.partition(b"#")
         if mark and not content.strip():
             self._read_header(line)
+        if b"\r" in content.rstrip(b"\r\n"):
+            raise self._error(line, "has a carriage return within: lines must end in LF or CRLF")
         words = content.split()
         if not words:
             return None
@@ -200,20 +219,29 @@ class _Reader:
                 line,
                 f"has index {index} in column {column + 1}: indices count from {self.base or 0}",
             )
-        if index >= 2**53:
-            raise self._error(line, f"has index {index} in column {column + 1}: it is too large")
+        if index > self._limit(column):
+            large = index >= 2**53
+            known = "it is too large" if large else f"the shape is {self.shape}"
+            raise self._error(line, f"has index {index} in column {column + 1}: {known}")
         return index
 
     def _read_header(self, line: bytes) -> None:
         found = _HEADER.match(line.strip())
         if found is None or self.header is not None or self.columns:
             return
-        self.header = check_shape([int(d) for d in found[1].split(b",") if d]), int(found[2])
+        try:
+            self.header = check_shape([int(d) for d in found[1].split(b",") if d]), int(found[2])
+        except InvalidInputError as error:
+            raise self._error(line, f"has a header that cannot be used ({error})") from error
         if not self._told:
             self.base = self.header[1]
 
     def _error(self, line: bytes, fault: str) -> InvalidInputError:
         return InvalidInputError(f"line {self.lines} of {self.name} {fault}: {_shown(line)}")
+
+
+def _is_base(index_base: object) -> bool:
+    return type(index_base) is int and index_base in (0, 1)
 
 
 def _number(word: bytes) -> float:
@@ -286,7 +314,7 @@ def write_tns(tensor: SparseTensor, path: str | os.PathLike[str], index_base: in
         )
     if tensor.dtype.kind == "c":
         raise InvalidInputError("tensor is complex: .tns files hold real numbers only")
-    if index_base not in (0, 1):
+    if not _is_base(index_base):
         raise InvalidInputError(f"index_base={index_base!r} must be 0 or 1")
     name = os.fspath(path)
     if os.path.isdir(name):

@@ -11,6 +11,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.dense import DenseTensor, contract_modes
 from latensor.tensors.operands import check_factors, check_operands
+from latensor.tensors.size import MAX_SIZE, check_size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -32,6 +33,8 @@ class TuckerTensor:
     def __post_init__(self) -> None:
         if not isinstance(self.factors, list | tuple):
             raise InvalidInputError("factors must be a sequence of matrices, one per mode")
+        if self.core is None:
+            raise InvalidInputError("core is None: an array with one mode per factor is needed")
         named = {f"factors[{m}]": factor for m, factor in enumerate(self.factors)}
         _, arrays = resolve(core=self.core, **named)
         core = arrays["core"]
@@ -130,15 +133,16 @@ class TuckerTensor:
         conjugated = xp.conj(self.core) if is_complex(self.core) else self.core
         square = xp.sum(conjugated * image)
         square = xp.real(square) if is_complex(square) else square
-        result = xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
-        return check_finite(result, core=self.core, factors=self.factors)
+        square = check_finite(square, core=self.core, factors=self.factors)
+        return xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
 
     def sweep(self, factors: Sequence[Array]) -> Sweep:
         """Mttkrps for all modes, each computed on the core."""
         return DirectSweep(self, factors)
 
-    def to_dense(self) -> Array:
-        """The tensor with all its entries."""
+    def to_dense(self, max_size: int = MAX_SIZE) -> Array:
+        """The tensor with all its entries, refused where there are more than `max_size`."""
+        check_size(self.shape, self.core.dtype, max_size, "the dense array")
         return self.contract(*([None] * self.order))
 
     def to_tensorly(self) -> Any:
