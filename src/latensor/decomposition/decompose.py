@@ -10,6 +10,7 @@ from typing import Any
 from latensor.arrays import RandomState, generator, to_host
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.iteration import Callback
+from latensor.decomposition.progress import watched
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
 from latensor.decomposition.shared_factor import SharedFactor
@@ -34,6 +35,7 @@ def decompose(
     max_iter: int | None = None,
     random_state: RandomState = None,
     callback: Callback | None = None,
+    progress: bool = False,
 ) -> Decomposition:
     """The best sum of `rank` outer products for a tensor (CP, CANDECOMP, PARAFAC; monograph 3.2).
 
@@ -58,6 +60,7 @@ def decompose(
     random_state : int, Generator or None
     callback : called after every iteration with a state that has `iteration`, `residual` and
         `tensor`; may return True to stop
+    progress : bool, show iteration and residual on the terminal, if there is one
 
     Returns
     -------
@@ -89,16 +92,17 @@ def decompose(
     for name in arguments:
         _require_argument(chosen, name)
     rng = generator(random_state)
-    try:
-        result: Decomposition = chosen(data, rank, rng, callback, **arguments)
-    except UnscaledTensorError as error:
-        if init is not None:
-            weights, factors = as_cp(init, tuple(data.shape), rank)
-            arguments["init"] = CPTensor(weights / error.scale, factors)
-        smaller = DenseTensor(to_host(data.reference) / data.reference.dtype.type(error.scale))
-        result = chosen(smaller, rank, rng, callback, **arguments)
-        cp = CPTensor(result.weights * error.scale, result.factors)
-        result = replace(result, tensor=cp)
+    with watched(callback, progress) as watcher:
+        try:
+            result: Decomposition = chosen(data, rank, rng, watcher, **arguments)
+        except UnscaledTensorError as error:
+            if init is not None:
+                weights, factors = as_cp(init, tuple(data.shape), rank)
+                arguments["init"] = CPTensor(weights / error.scale, factors)
+            smaller = DenseTensor(to_host(data.reference) / data.reference.dtype.type(error.scale))
+            result = chosen(smaller, rank, rng, watcher, **arguments)
+            cp = CPTensor(result.weights * error.scale, result.factors)
+            result = replace(result, tensor=cp)
     return result
 
 
