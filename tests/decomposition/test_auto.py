@@ -24,7 +24,7 @@ from latensor.decomposition.starts import (
 from .planted import compose, planted, relative_error, worst_match
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize(
     ("shape", "rank", "collinearity"),
     [

@@ -178,7 +178,11 @@ class CoreFit:
         newton = NewtonSteps(self.problem)
         rule = StoppingRule(self.tol, _NEWTON_STEPS, 2, self.smallest)
         begin = newton.start(point.factors)
-        reached, _ = iterate(newton.step, begin, rule, self.monitor, self.assemble)
+        reached, status = iterate(newton.step, begin, rule, self.monitor, self.assemble)
+        if status is Status.MAX_ITER and self.monitor.ended is None:
+            # The limit is for steps that crawl: what falls by half or more each time may finish.
+            fast = StoppingRule(0.5, _NEWTON_STEPS, 1, self.smallest)
+            reached, _ = iterate(newton.step, reached, fast, self.monitor, self.assemble)
         return Point(reached.factors, reached.grams, reached.loss)
 
     def _swept(
