@@ -30,8 +30,9 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed-demo  ## See latensor at work
 	$(BIN)/latensor demo
 
+# Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin.
 test: $(VENV)/.installed-dev  ## Run all tests, the examples in README and docs included
-	$(BIN)/python -m pytest -n 2 -q
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
 
 lint: $(VENV)/.installed-dev  ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
