@@ -7,11 +7,11 @@
 
 Figures are process CPU seconds with one BLAS thread for everybody; with `--wall` they are seconds
 by the clock, for a quiet machine and more threads (set OMP_NUM_THREADS=2 before). Each peer runs
-once per seed; its final error, computed explicitly, becomes the `target` of our run, and the ratio of the two
-times is the figure. Our complete run, without a target, stands beside it with its error. A long
-list can be run in pieces: `--store` gathers them in one file, and `--reuse-peers` spares the hours
-that the peers take when only our own code has changed. Measured data are read from the
-folder that LATENSOR_DATA names, and skipped without it.
+once per seed; its final error, computed explicitly, becomes the `target` of our run, and the ratio
+of the two times is the figure. Our complete run, without a target, stands beside it with its
+error. A long list can be run in pieces: `--store` gathers them in one file, and `--reuse-peers`
+spares the hours that the peers take when only our own code has changed. Measured data are read
+from the folder that LATENSOR_DATA names, and skipped without it.
 """
 
 from __future__ import annotations
