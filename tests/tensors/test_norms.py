@@ -118,6 +118,13 @@ def test_kruskal_rank_of_large_matrices_is_bounded(rng):
     assert (again, again.upper, again.method) == (generic, generic.upper, generic.method)
 
 
+def test_a_tolerance_above_all_columns_leaves_nothing():
+    for tol in (1.0, 2.0, np.inf):
+        found = lt.kruskal_rank(np.eye(3), tol=tol)
+        assert found.lower == found.upper == 0
+    assert lt.kruskal_rank(np.eye(3), tol=0.999) == 3
+
+
 def test_float32_tolerance_follows_the_dtype(library, rng):
     matrix = rng.standard_normal((5, 3))
     matrix[:, 2] = matrix[:, 0] + matrix[:, 1]

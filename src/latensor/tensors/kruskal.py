@@ -81,12 +81,14 @@ def kruskal_rank(
     columns = to_host(arrays["matrix"])
     columns = columns.astype(np.complex128 if columns.dtype.kind == "c" else np.float64)
     d, k = columns.shape
-    if tol is not None and not (isinstance(tol, int | float) and 0 <= tol < 1):
-        raise InvalidInputError(f"tol={tol!r} must be a number from 0 up to, not including, 1")
+    if tol is not None and not (isinstance(tol, int | float | np.floating) and tol >= 0):
+        raise InvalidInputError(f"tol={tol!r} must be a number of at least 0")
     tolerance = max(d, k) * epsilon if tol is None else float(tol)
     largest = np.abs(columns).max(axis=0)
     if (largest == 0).any():
         return KruskalRank(0, 0, "a zero column")
+    if tolerance >= 1:
+        return KruskalRank(0, 0, "a tolerance that no unit column exceeds")
     scaled = columns / largest  # columns of any magnitude, whose squares may leave the range
     unit = scaled / np.linalg.norm(scaled, axis=0)
     rank = int((np.linalg.svd(unit, compute_uv=False) > tolerance).sum())
