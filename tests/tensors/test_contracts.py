@@ -80,7 +80,7 @@ REFUSED = {
     "spectral seed": (lambda: lt.spectral_norm(T, random_state="x"), r"random_state='x' must be"),
     "kruskal ndim": (lambda: lt.kruskal_rank(T), r"matrix must be a matrix"),
     "kruskal nan": (lambda: lt.kruskal_rank(BAD), r"matrix holds 2 NaN"),
-    "kruskal tol": (lambda: lt.kruskal_rank(F[0], tol=-1), r"tol=-1 must be a number of at least 0"),
+    "kruskal tol": (lambda: lt.kruskal_rank(F[0], tol=-1), r"tol=-1 must be a number of"),
     "cp ranks": (lambda: lt.CPTensor(None, (F[0], T[0])), r"differ in rank \(columns\): \[2, 4\]"),
     "cp weights": (lambda: lt.CPTensor(np.ones(3), F), r"weights must have shape \(2,\)"),
     "cp nothing": (lambda: lt.CPTensor(None, ()), r"at least one matrix"),
