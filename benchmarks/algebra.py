@@ -23,8 +23,11 @@ def main() -> None:
     peers = ", ".join(f"{name} {version(name)}" for name in ("tensorly", "pyttb"))
     show(f"`make bench-algebra`, one thread, beside {peers}.")
     show("")
-    show("All modes of one sweep over a dense tensor, milliseconds of CPU time. pyttb is given its")
-    show("column-major layout and the faster of `mttkrp` for each mode and `mttkrps`.")
+    show("All modes of one sweep over a dense tensor, milliseconds of CPU time; ours replaces each")
+    show(
+        "factor on the way, as ALS does. pyttb has its column-major layout. Its `mttkrps` shares work"
+    )
+    show("work between modes, but for one set of factors, so that ALS cannot use it.")
     show("")
     for row in dense_mttkrp.rows():
         show(row)

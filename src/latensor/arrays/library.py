@@ -116,6 +116,8 @@ def _stacked(items: list[Any] | tuple[Any, ...], name: str) -> Array:
 
 def _as_floating(array: Array, name: str, xp: Namespace) -> Array:
     """`array` in a floating dtype; integers and booleans become the library's default float."""
+    if isinstance(array, np.ndarray) and array.dtype.char in "fdFD" and array.dtype.isnative:
+        return array  # without spelling out the dtype, which costs more than all the rest
     spelled = str(array.dtype).removeprefix("torch.")
     if is_numpy(array) and not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
