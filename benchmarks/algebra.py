@@ -24,9 +24,7 @@ def main() -> None:
     show(f"`make bench-algebra`, one thread, beside {peers}.")
     show("")
     show("All modes of one sweep over a dense tensor, milliseconds of CPU time; ours replaces each")
-    show(
-        "factor on the way, as ALS does. pyttb has its column-major layout. Its `mttkrps` shares work"
-    )
+    show("factor on the way, as ALS does. pyttb has its column-major layout. Its `mttkrps` shares")
     show("work between modes, but for one set of factors, so that ALS cannot use it.")
     show("")
     for row in dense_mttkrp.rows():
