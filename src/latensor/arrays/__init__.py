@@ -39,6 +39,7 @@ from latensor.arrays.library import (
     to_host,
 )
 from latensor.arrays.randomness import RandomState, generator, standard_normal
+from latensor.arrays.threads import one_blas_thread
 
 __all__ = [
     "SVD",
@@ -63,6 +64,7 @@ __all__ = [
     "low_rank_approximation",
     "machine_epsilon",
     "matmul",
+    "one_blas_thread",
     "pseudo_inverse",
     "real_dtype",
     "require_matrix",

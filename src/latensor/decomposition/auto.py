@@ -8,7 +8,7 @@ from math import prod
 
 import numpy as np
 
-from latensor.arrays import Array, to_host
+from latensor.arrays import Array, one_blas_thread, to_host
 from latensor.decomposition.alternating import Point, Sweeps, balanced
 from latensor.decomposition.compression import (
     LARGEST_CORE,
@@ -214,7 +214,8 @@ class _Run:
             1e-12 if exact else self.tol,
             unsorted=tuple(n for n, u in enumerate(compression.bases) if u is None),
         )
-        core_point = fit.run()
+        with one_blas_thread():
+            core_point = fit.run()
         reached = monitor.reached(core_point.loss)
         expanded = compression.expand(core_point.factors)
         factors = balanced([problem.native(f) for f in expanded])
@@ -316,7 +317,8 @@ class _Run:
         inside = [f if u is None else f @ u.conj().T for f, u in zip(host, bases, strict=True)]
         sweeps = Sweeps(small)
         rule = StoppingRule(self.tol, 50, 3)
-        reached, _ = iterate(sweeps.extrapolated, sweeps.start(balanced(inside)), rule)
+        with one_blas_thread():
+            reached, _ = iterate(sweeps.extrapolated, sweeps.start(balanced(inside)), rule)
         outside = max(problem.squared_norm - small.squared_norm, 0.0)
         if reached.loss + outside > after.loss:
             return after

@@ -5,9 +5,10 @@ from __future__ import annotations
 import inspect
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass, replace
+from math import prod
 from typing import Any
 
-from latensor.arrays import RandomState, generator, to_host
+from latensor.arrays import RandomState, generator, one_blas_thread, to_host
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.iteration import Callback
 from latensor.decomposition.progress import watched
@@ -17,6 +18,9 @@ from latensor.decomposition.shared_factor import SharedFactor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
+
+# Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
+_ONE_THREAD = 1 << 21
 
 
 def decompose(
@@ -92,7 +96,8 @@ def decompose(
     for name in arguments:
         _require_argument(chosen, name)
     rng = generator(random_state)
-    with watched(callback, progress) as watcher:
+    small = prod(data.shape) <= _ONE_THREAD
+    with watched(callback, progress) as watcher, one_blas_thread(small):
         try:
             result: Decomposition = chosen(data, rank, rng, watcher, **arguments)
         except UnscaledTensorError as error:
