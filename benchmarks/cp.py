@@ -190,7 +190,7 @@ def render(rows: dict[str, dict[str, dict[str, float]]]) -> str:
                 note = f" ({missed} of {len(ratio)} missed)" if missed else ""
                 cells.append(f"{np.nanmedian(errors):.6g}, {middle:.3g}x{note}")
         lines.append("| " + " | ".join(cells) + " |")
-    medians = {p: (np.median(r), np.min(r)) for p, r in ratios.items() if r}
+    medians = {p: (np.nanmedian(r), np.nanmin(r)) for p, r in ratios.items() if r}
     lines.append(
         "| **median (smallest)** | | | "
         + " | ".join(
