@@ -37,8 +37,8 @@ def symmetric(rng, size, values, dtype=np.float64):
 @pytest.mark.parametrize("size", [8, 600])
 @pytest.mark.parametrize("values", [(5.0, 3.0, 2.0, 0.5), (5.0, -3.0, 2.0, -0.5)])
 def test_whitening_turns_the_moment_into_signs_and_lift_undoes_it(kind, dtype, size, values):
-    if kind == "jax" and (dtype == "float64" or size > 100):
-        pytest.skip("jax computes in single precision by default, and compiles every shape")
+    if kind == "jax" and size > 100:
+        pytest.skip("jax compiles every shape: the smaller sizes stand for all")
     moment = symmetric(np.random.default_rng(0), size, values, dtype)
     found = whiten(make(kind, moment), 4)
     projection, lift, spectrum = (
