@@ -1,0 +1,151 @@
+"""Documents in files: which format it is, and the source that reads it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+
+from latensor.arrays import check_positive_int
+from latensor.exceptions import InvalidInputError
+from latensor.sources.bag_of_words import BagOfWordsSource
+from latensor.sources.json_lines import JsonLinesReader
+from latensor.sources.ldac import LdacSource
+from latensor.sources.lines import LineReader
+from latensor.sources.separated_values import SeparatedValuesReader
+from latensor.sources.source import DocumentSource
+from latensor.sources.stream import Progress, TextFile
+from latensor.sources.text import TextReader, TextSource
+from latensor.sources.tokens import TOKEN_PATTERN, Tokenizer
+from latensor.sources.vocabulary import as_vocabulary
+from latensor.sources.words import WordChoice, select
+
+_FORMATS = ("uci", "ldac", "text", "jsonl", "csv")
+_SUFFIXES = {
+    ".ldac": "ldac",
+    ".json": "jsonl",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+}
+_LDAC_LINE = re.compile(rb"\d+(?:[ \t]+\d+:\d+)*[ \t]*")
+_SNIFFED_LINES = 50
+
+
+def read_documents(
+    path: str | os.PathLike[str],
+    *,
+    format: str | None = None,
+    text_column: str | int | None = None,
+    vocabulary: object = None,
+    lowercase: bool = True,
+    token_pattern: str = TOKEN_PATTERN,
+    min_df: float = 1,
+    max_df: float = 1.0,
+    stop_words: object = None,
+    max_features: int | None = None,
+    batch_size: int = 4096,
+    progress: Progress | None = None,
+) -> DocumentSource:
+    """The documents of a file as a source of word counts, in constant memory.
+
+    The file is plain or compressed by gzip. Texts are counted as by scikit-learn's
+    CountVectorizer with the same options, columns in the order of the sorted words.
+
+    Parameters
+    ----------
+    path : regular file; it is read on every pass and must not change
+    format : None tells it from the content and, where that leaves a doubt, from the name. One of
+        "uci" (bag-of-words: D, W and the number of entries in the first lines, then
+        `document word count`, counted from 1), "ldac" (`n word:count ...`, words counted from 0),
+        "text" (one document a line), "jsonl" (one JSON object a line), "csv" (fields separated
+        by comma, tab, semicolon or bar)
+    text_column : the JSON member or the CSV column that holds the text, "text" unless given; for
+        a CSV file without header line, the number of the column, counted from 0
+    vocabulary : list of words, or the path of a file with one word a line: the names of the
+        columns of uci and ldac files; the words to count in texts. None: ldac and uci columns
+        have no names, and texts are counted by the words they hold
+    lowercase, token_pattern : how texts become words (the default: two or more word characters)
+    min_df, max_df : the least and the largest number of documents that a word may stand in; an
+        int counts documents, a float is a share of all. Words of a given vocabulary that no
+        document holds stay unless `min_df` is above 1.
+    stop_words : list of words to leave out, "english" for function words of English, or None
+    max_features : int, keep only that many words, the most frequent ones, or None
+    batch_size : int, documents of a batch
+    progress : called with (bytes read, bytes in all, documents read) during every pass over the
+        file, or None
+
+    Returns
+    -------
+    DocumentSource. Sources of text, JSON lines and CSV also have `excerpts(document_numbers)`,
+    the texts of some documents by number.
+
+    Raises
+    ------
+    InvalidInputError, for a file that cannot be read or is not well formed, with the line.
+    """
+    if progress is not None and not callable(progress):
+        raise InvalidInputError(f"progress={progress!r} must be a function of three numbers")
+    file = TextFile(path, progress)
+    if format is not None and format not in _FORMATS:
+        raise InvalidInputError(f"format={format!r} must be one of {', '.join(_FORMATS)}, or None")
+    check_positive_int(batch_size, "batch_size")
+    tokenizer = Tokenizer(token_pattern, lowercase)
+    choice = WordChoice(min_df, max_df, max_features, stop_words)
+    words = as_vocabulary(vocabulary)
+    kind = format or _detected(file, text_column)
+    if text_column is not None and kind not in ("jsonl", "csv"):
+        raise InvalidInputError(
+            f"text_column={text_column!r} has no meaning for {file.name}, which is read as {kind}: "
+            "only jsonl and csv have columns of text"
+        )
+    if kind in ("uci", "ldac"):
+        if (token_pattern, lowercase) != (TOKEN_PATTERN, True):
+            raise InvalidInputError(
+                f"token_pattern and lowercase have no meaning for {file.name}, which is read as "
+                f"{kind}: it holds numbers of words, no text"
+            )
+        counts = BagOfWordsSource if kind == "uci" else LdacSource
+        return select(counts(file, words, batch_size), choice)
+    reader: TextReader
+    if kind == "jsonl":
+        reader = JsonLinesReader(file, text_column)
+    elif kind == "csv":
+        reader = SeparatedValuesReader(file, text_column)
+    else:
+        reader = LineReader(file)
+    return TextSource(reader, tokenizer, words, choice, batch_size)
+
+
+def _detected(file: TextFile, text_column: object) -> str:
+    """The format of a file: what its first lines leave no doubt of, or else what its name says."""
+    lines = [line.strip() for line in file.head().text.split(b"\n", _SNIFFED_LINES)]
+    lines = [line for line in lines[:_SNIFFED_LINES] if line]
+    if _is_bag_of_words(lines):
+        return "uci"
+    if lines and all(_LDAC_LINE.fullmatch(line) for line in lines) and b":" in b"".join(lines):
+        return "ldac"
+    if lines and _is_json_object(lines[0]):
+        return "jsonl"
+    base = os.path.basename(file.name).lower().removesuffix(".gz")
+    suffix = os.path.splitext(base)[1]
+    if suffix in _SUFFIXES:
+        return _SUFFIXES[suffix]
+    if base.startswith("docword."):
+        return "uci"
+    return "text" if text_column is None else "csv"
+
+
+def _is_bag_of_words(lines: list[bytes]) -> bool:
+    header = len(lines) >= 3 and all(line.isdigit() for line in lines[:3])
+    return header and (len(lines) == 3 or len(lines[3].split()) == 3)
+
+
+def _is_json_object(line: bytes) -> bool:
+    if not line.startswith(b"{"):
+        return False
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False

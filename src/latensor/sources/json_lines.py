@@ -1,0 +1,76 @@
+"""JSON lines: one object a line, one of whose members is the text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from latensor.exceptions import InvalidInputError
+from latensor.sources.stream import TextFile
+from latensor.sources.text import Texts
+
+
+class JsonLinesReader:
+    """The texts of a file of JSON objects; blank lines are skipped, null is an empty text.
+
+    Parameters
+    ----------
+    file : TextFile
+    text_column : str, the member that holds the text, or None for "text"
+    """
+
+    def __init__(self, file: TextFile, text_column: object = None) -> None:
+        if text_column is not None and not isinstance(text_column, str):
+            raise InvalidInputError(
+                f"text_column={text_column!r} must be the name of a member of the JSON objects"
+            )
+        self._file = file
+        self._column = "text" if text_column is None else text_column
+
+    @property
+    def file(self) -> TextFile:
+        """The file that is read."""
+        return self._file
+
+    def __iter__(self) -> Iterator[Texts]:
+        """All documents."""
+        for block in self._file.blocks():
+            texts = [
+                self._text(line, text)
+                for line, text in enumerate(self._file.lines(block), block.line)
+                if text and not text.isspace()
+            ]
+            yield Texts(texts, block.bytes_read)
+
+    def _text(self, line: int, source: str) -> str:
+        try:
+            record = json.loads(source)
+        except (ValueError, RecursionError) as error:
+            raise self._file.error(
+                line, f"is not JSON ({error}): one object a line is expected", source
+            ) from None
+        if not isinstance(record, dict):
+            raise self._file.error(
+                line, f"is a JSON {type(record).__name__}: one object a line is expected", source
+            )
+        if self._column not in record:
+            raise self._file.error(
+                line,
+                f"has no {self._column!r}; it has {listed(record)}: choose one with text_column",
+            )
+        text = record[self._column]
+        if text is None:
+            return ""
+        if not isinstance(text, str):
+            raise self._file.error(
+                line, f"has a {self._column!r} that is no text but a {type(text).__name__}", source
+            )
+        # JSON can spell half a character, which could never be written out again.
+        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+
+
+def listed(names: object) -> str:
+    """The first names of a record or a header, for an error message."""
+    known = [repr(name) for name in names]  # type: ignore[attr-defined]
+    shown = ", ".join(known[:20]) or "nothing"
+    return shown if len(known) <= 20 else f"{shown}, and {len(known) - 20} more"
