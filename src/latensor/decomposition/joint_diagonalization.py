@@ -123,19 +123,87 @@ class Rotation:
 
 def start_of(slices: Any, rng: np.random.Generator) -> Rotation:
     """The eigenvectors of a random combination of (k, k, m) slices, the best of a few."""
-    size, _, count = slices.shape
+    count = slices.shape[2]
     best: Rotation | None = None
     for _ in range(_STARTS):
         combination = slices @ rng.standard_normal(count)
         _, vectors = np.linalg.eigh((combination + combination.T) / 2)
-        turned = np.tensordot(vectors, np.tensordot(slices, vectors, axes=(1, 0)), axes=(0, 0))
-        turned = turned.transpose(0, 2, 1)
-        packed = np.ascontiguousarray(turned[np.triu_indices(size)])
-        trial = Rotation(np.ascontiguousarray(vectors.T), packed, off_diagonal(packed, size))
+        trial = rotated(slices, vectors)
         if best is None or trial.loss < best.loss:
             best = trial
     assert best is not None
     return best
+
+
+@dataclass(frozen=True)
+class Diagonalized:
+    """What joint diagonalization makes of slices that are symmetric in their first two axes.
+
+    Attributes
+    ----------
+    vectors : (k, k), orthonormal columns
+    weights : (k,) T(v_j, v_j, v_j) where the slices are all those of a symmetric tensor T; else
+        the norms of the diagonals
+    off_diagonal : float, share of the squared norm left off the diagonals
+    n_sweeps : int
+    """
+
+    vectors: Any
+    weights: Any
+    off_diagonal: float
+    n_sweeps: int
+
+
+def diagonalize(
+    slices: Any,
+    rng: np.random.Generator,
+    *,
+    start: Any = None,
+    max_iter: int = 100,
+    tol: float = _TOLERANCE,
+) -> Diagonalized:
+    """Directions that make the slices (k, k, m) as diagonal as they can be together.
+
+    The part of `JointDiagonalization` that has no tensor to rebuild, for cores that a model has
+    whitened itself.
+
+    Parameters
+    ----------
+    slices : (k, k, m) array, every slice symmetric
+    rng : draws the combination of slices whose eigenvectors are the start
+    start : (k, k) orthonormal columns to start from instead
+    max_iter : int, sweeps over all pairs of coordinates
+    tol : float, a sweep that lowers the off-diagonal energy by less than this share is the last
+    """
+    slices = np.asarray(slices, dtype=np.float64)
+    size = slices.shape[0]
+    total = float(np.vdot(slices, slices))
+    state = start_of(slices, rng) if start is None else rotated(slices, start)
+    floor = (16 * size * np.finfo(float).eps) ** 2 * total
+    n_sweeps = 0
+    while n_sweeps < max_iter and state.loss > floor:
+        before = state.loss
+        state = sweep(state)
+        n_sweeps += 1
+        if before - state.loss <= tol * before:
+            break
+    vectors = np.ascontiguousarray(state.vectors.T)
+    if slices.shape[2] == size:
+        weights = diagonal_of(slices, vectors)
+    else:
+        diagonals = np.einsum(
+            "iam,ia->am", np.tensordot(slices, vectors, (1, 0)).transpose(0, 2, 1), vectors
+        )
+        weights = np.linalg.norm(diagonals, axis=1)
+    return Diagonalized(vectors, weights, state.loss / total if total > 0 else 0.0, n_sweeps)
+
+
+def rotated(slices: Any, vectors: Any) -> Rotation:
+    """The slices (k, k, m) turned into the coordinates of orthonormal columns."""
+    size = slices.shape[0]
+    turned = np.tensordot(vectors, np.tensordot(slices, vectors, axes=(1, 0)), axes=(0, 0))
+    packed = np.ascontiguousarray(turned.transpose(0, 2, 1)[np.triu_indices(size)])
+    return Rotation(np.ascontiguousarray(vectors.T), packed, off_diagonal(packed, size))
 
 
 def sweep(state: Rotation) -> Rotation:

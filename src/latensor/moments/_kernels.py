@@ -1,0 +1,68 @@
+"""Numba kernels of word moments: sparse counts times a matrix, and halves by content.
+
+Plain loops over CSR arrays; the checks are done by the callers. Every call works on a range of
+rows and writes to its own place, so that any number of threads gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+
+def _jit(function: Callable[..., Any]) -> Any:
+    """A compiled function, kept on disk where there is a place to write to."""
+    # Multiplications and additions may be fused, but never reordered: results stay reproducible.
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package's folder nor the user's can be written to
+        return numba.njit(**options)(function)
+
+
+@_jit
+def mark_halves(indptr: Any, indices: Any, data: Any, marks: Any) -> None:
+    """A bit per document drawn from its content: 64-bit mixing of the words and their counts."""
+    for document in range(indptr.size - 1):
+        state = np.uint64(0x9E3779B97F4A7C15)
+        for p in range(indptr[document], indptr[document + 1]):
+            word = np.uint64(indices[p]) * np.uint64(0xBF58476D1CE4E5B9)
+            count = np.uint64(np.int64(data[p])) * np.uint64(0x94D049BB133111EB)
+            state = (state ^ word ^ count) * np.uint64(0xD6E8FEB86659FD93)
+            state ^= state >> np.uint64(32)
+        state *= np.uint64(0xD6E8FEB86659FD93)
+        marks[document] = (state >> np.uint64(63)) == np.uint64(1)
+
+
+@_jit
+def times_matrix(
+    indptr: Any, indices: Any, data: Any, first: int, last: int, matrix: Any, out: Any
+) -> None:
+    """Rows first..last-1 of a sparse matrix (n, m) times a matrix (m, r), into out (n, r)."""
+    width = matrix.shape[1]
+    for i in range(first, last):
+        row = out[i]
+        row[:] = 0
+        p = indptr[i]
+        stop = indptr[i + 1]
+        # Four at once: each round trip of the row through memory costs as much as their sums.
+        while p + 4 <= stop:
+            a, b, c, d = data[p], data[p + 1], data[p + 2], data[p + 3]
+            first_row = matrix[indices[p]]
+            second_row = matrix[indices[p + 1]]
+            third_row = matrix[indices[p + 2]]
+            fourth_row = matrix[indices[p + 3]]
+            for j in range(width):
+                row[j] += (
+                    a * first_row[j] + b * second_row[j] + c * third_row[j] + d * fourth_row[j]
+                )
+            p += 4
+        while p < stop:
+            count = data[p]
+            other = matrix[indices[p]]
+            for j in range(width):
+                row[j] += count * other[j]
+            p += 1

@@ -1,0 +1,386 @@
+"""Word moments of documents by exact U-statistics, as mergeable sums (monograph 4.1, 4.2.3).
+
+For a document with counts c (V,) and length m, the average over ordered pairs and triples of
+*different* tokens is unbiased whatever the length:
+
+    pairs    (c c' - diag(c)) / (m (m - 1))
+    triples  (c^(x)3 - sum_t c_t sym3(e_t, e_t, c) + 2 sum_t c_t e_t^(x)3) / (m (m - 1) (m - 2))
+
+where sym3 sums the three placements. Words are scaled by s (V,), so that frequent ones do not
+drown the others, and the moments are only ever taken along a basis Q (V, r): the pairs as
+E2 Q (V, r), the triples as E3(Q, Q, Q) (r, r, r). Nothing of size V x V is formed.
+
+Documents are weighted by min(m, cap): a long one tells more, up to a point. They fall into two
+halves by their content (equal documents into the same one), and the sums of both are kept apart:
+the difference of the halves measures the noise, at no cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.exceptions import InvalidInputError
+from latensor.moments.documents import PreparedDocuments, prepare_documents
+
+# Rows of projected documents whose products are summed at once: they stay in the cache.
+_ROWS = 2048
+
+
+@dataclass(frozen=True)
+class WordTotals:
+    """What one pass over the documents counts.
+
+    Attributes
+    ----------
+    n_documents, n_empty, n_short : int, documents seen, without words, with one or two words
+    n_tokens : float, all words counted
+    weight : float, the documents with words, each as often as its weight says
+    totals, document_frequencies : (V,) occurrences of every word, documents that hold it
+    """
+
+    n_documents: int
+    n_empty: int
+    n_short: int
+    n_tokens: float
+    weight: float
+    totals: Any
+    document_frequencies: Any
+
+    @property
+    def mean_length(self) -> float:
+        """The average number of words in a document that is not empty."""
+        return self.n_tokens / self.weight if self.weight > 0 else 0.0
+
+
+class WordTotalsAccumulator:
+    """Counts words and documents: the pass that scaling and weights are read off.
+
+    Parameters
+    ----------
+    n_features : int, the number of words V
+    """
+
+    def __init__(self, n_features: int) -> None:
+        self._documents = self._empty = self._short = 0
+        self._weight = 0.0
+        self._totals = np.zeros(n_features)
+        self._frequencies = np.zeros(n_features)
+
+    def update(self, batch: Any, weights: Any = None) -> Self:
+        """Add documents (n, V); a weight counts a document so many times."""
+        lengths = np.asarray(batch.sum(axis=1, dtype=np.float64)).ravel()
+        repeats = np.ones(batch.shape[0]) if weights is None else weights
+        present = repeats > 0
+        self._weight += float(repeats[lengths > 0].sum())
+        self._documents += int(np.count_nonzero(present))
+        self._empty += int(np.count_nonzero((lengths == 0) & present))
+        self._short += int(np.count_nonzero((lengths > 0) & (lengths < 3) & present))
+        per_entry = np.repeat(repeats, np.diff(batch.indptr))
+        size = len(self._totals)
+        self._totals += np.bincount(batch.indices, per_entry * batch.data, minlength=size)
+        self._frequencies += np.bincount(batch.indices, per_entry, minlength=size)
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add the documents that another accumulator has seen."""
+        _same_words(len(self._totals), len(other._totals))
+        self._documents += other._documents
+        self._empty += other._empty
+        self._short += other._short
+        self._weight += other._weight
+        self._totals = self._totals + other._totals
+        self._frequencies = self._frequencies + other._frequencies
+        return self
+
+    def finalize(self) -> WordTotals:
+        """The counts so far."""
+        return WordTotals(
+            self._documents,
+            self._empty,
+            self._short,
+            float(self._totals.sum()),
+            self._weight,
+            self._totals.copy(),
+            self._frequencies.copy(),
+        )
+
+
+@dataclass(frozen=True)
+class WordPairs:
+    """First and second word moments along a basis.
+
+    Attributes
+    ----------
+    mean : (V,) E1, in scaled words
+    product : (V, r) E2 Q, in scaled words
+    effective_size : float, the number of equally weighted documents worth as much
+    """
+
+    mean: Any
+    product: Any
+    effective_size: float
+
+
+@dataclass(frozen=True)
+class WordTriples(WordPairs):
+    """First, second and third word moments along a basis; `triples` is E3(Q, Q, Q) (r, r, r)."""
+
+    triples: Any
+
+
+class WordPairAccumulator:
+    """First moment and the product of the second with a basis, from batches of documents.
+
+    Parameters
+    ----------
+    basis : (V, r) array Q, in scaled words
+    scale : (V,) array s
+    cap : float, the length beyond which a document weighs no more
+    n_threads : int
+    """
+
+    def __init__(self, basis: Any, scale: Any, cap: float, n_threads: int = 1) -> None:
+        self.basis, self.scale, self.cap, self.n_threads = basis, scale, cap, n_threads
+        # For each half and word: sums of the coefficients, then of projections times them.
+        # None until there are any: a single batch needs no second array and no wider precision.
+        self._sums: list[Any] = [None, None]
+        self._weights = np.zeros((2, 3))
+        self._squares = np.zeros(2)
+        self._scaled_basis: Any = None
+
+    def _width(self) -> int:
+        return 2 + int(self.basis.shape[1])
+
+    def update(self, batch: Any, weights: Any = None) -> Self:
+        """Add documents.
+
+        Parameters
+        ----------
+        batch : (n, V) CSR array of counts, or documents prepared once for several passes
+        weights : (n,) how often each document counts; None for once, or if already prepared
+        """
+        if not isinstance(batch, PreparedDocuments):
+            batch = prepare_documents(batch, weights)
+        _same_words(self.basis.shape[0], batch.n_features)
+        for half, part in enumerate(batch.halves):
+            if not len(part.lengths):
+                continue
+            base = np.minimum(part.lengths, self.cap)
+            repeated = base if part.weights is None else base * part.weights
+            coefficients = _coefficients(part.lengths, repeated)
+            projected = part.project(self._words(part.dtype), self.n_threads)
+            spread = part.spread(self._rows(projected, *coefficients), self.n_threads)
+            self._sums[half] = _add(self._sums[half], spread)
+            for order in range(3):
+                self._weights[half, order] += repeated[part.lengths > order].sum()
+            self._squares[half] += (base * repeated).sum()
+            self._add_products(half, projected, coefficients[2])
+        return self
+
+    def _words(self, dtype: Any) -> Any:
+        """The scaled basis diag(s) Q in the precision of the documents."""
+        if self._scaled_basis is None or self._scaled_basis.dtype != dtype:
+            scaled = self.scale[:, None] * self.basis
+            self._scaled_basis = np.ascontiguousarray(scaled, dtype=dtype)
+        return self._scaled_basis
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_scaled_basis": None}
+
+    def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
+        """What is spread over the words of every document (n, width)."""
+        return np.hstack([_columns(projected, singles, pairs), _times(projected, pairs)])
+
+    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
+        """Add what needs no words; nothing here."""
+
+    def merge(self, other: Self) -> Self:
+        """Add the documents that another accumulator with the same basis has seen."""
+        if type(other) is not type(self):
+            raise InvalidInputError(
+                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
+            )
+        same = (
+            self.cap == other.cap
+            and np.array_equal(self.scale, other.scale)
+            and np.array_equal(self.basis, other.basis)
+        )
+        if not same:
+            raise InvalidInputError(
+                "the two accumulators project onto different subspaces, so that their sums "
+                "cannot be added: start the second from the first's basis, scale and cap"
+            )
+        self._sums = [_add(a, b) for a, b in zip(self._sums, other._sums, strict=True)]
+        self._weights = self._weights + other._weights
+        self._squares = self._squares + other._squares
+        self._merge_products(other)
+        return self
+
+    def _merge_products(self, other: Self) -> None:
+        """Add what `_add_products` has summed; nothing here."""
+
+    def finalize(self) -> Any:
+        """The moments of all documents so far; accumulation may go on afterwards."""
+        return self._read((0, 1))
+
+    def halves(self) -> tuple[Any, Any]:
+        """The moments of the two halves of the documents, apart."""
+        return self._read((0,)), self._read((1,))
+
+    def pairs(self, halves: tuple[int, ...] = (0, 1)) -> WordPairs:
+        """The first two moments of all documents, or of one half."""
+        return WordPairs(*self._first_two(self._sum(halves), halves))
+
+    def _read(self, halves: tuple[int, ...]) -> Any:
+        return self.pairs(halves)
+
+    def _sum(self, halves: tuple[int, ...]) -> Any:
+        """The sums (V, width) of some of the halves."""
+        total = None
+        for half in halves:
+            if self._sums[half] is not None:
+                total = self._sums[half] if total is None else total + self._sums[half]
+        return np.zeros((self.basis.shape[0], self._width())) if total is None else total
+
+    def _first_two(self, sums: Any, halves: tuple[int, ...]) -> tuple[Any, Any, float]:
+        rank = self.basis.shape[1]
+        weights = self._weights[list(halves)].sum(axis=0)
+        mean = self.scale * sums[:, 0] / _positive(weights[0])
+        weight = _positive(weights[1])
+        product = (self.scale / weight)[:, None] * sums[:, self._width() - rank :]
+        product -= (self.scale**2 / weight * sums[:, 1])[:, None] * self.basis
+        squares = self._squares[list(halves)].sum()
+        return mean, product, float(weights[0] ** 2 / _positive(squares))
+
+
+class WordTripleAccumulator(WordPairAccumulator):
+    """The first three word moments along a basis, in one pass over the documents.
+
+    Costs n r^3 operations for n documents, in products of matrices.
+
+    Parameters
+    ----------
+    basis : (V, r) array Q, in scaled words
+    scale : (V,) array s
+    cap : float, the length beyond which a document weighs no more
+    n_threads : int
+    """
+
+    def __init__(self, basis: Any, scale: Any, cap: float, n_threads: int = 1) -> None:
+        super().__init__(basis, scale, cap, n_threads)
+        self._cubes = self._empty(basis.shape[1])
+
+    def _empty(self, rank: int) -> Any:
+        """Zeros for the sums of products of projections, for each half."""
+        return np.zeros((2, rank, rank, rank))
+
+    def _width(self) -> int:
+        return 3 + 2 * int(self.basis.shape[1])
+
+    def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
+        return np.hstack(
+            [
+                _columns(projected, singles, pairs, triples),
+                _times(projected, triples),
+                _times(projected, pairs),
+            ]
+        )
+
+    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
+        add_cubes(
+            _times(projected, triples), projected, projected, self._cubes[half], self.n_threads
+        )
+
+    def _merge_products(self, other: Self) -> None:
+        self._cubes = self._cubes + other._cubes
+
+    def _read(self, halves: tuple[int, ...]) -> Any:
+        words, neighbours = self._same_words_in_triples(halves)
+        same = np.zeros((words.shape[1],) * 3)
+        add_cubes(words, words, neighbours, same, self.n_threads)
+        cube = _from_half(self._cubes[list(halves)].sum(axis=0))
+        same = _from_half(same)
+        cube -= same + same.transpose(0, 2, 1) + same.transpose(2, 1, 0)
+        return WordTriples(
+            *self._first_two(self._sum(halves), halves), cube / self._triple_weight(halves)
+        )
+
+    def _same_words_in_triples(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
+        """Rows w, h (V, r) such that triples with a repeated word sum to three placements.
+
+        With g the projected neighbours of a word and t its count, - sym3(w, w, g) + 2 t w^(x)3 is
+        minus the three placements of (w, w, h), h = g - 2/3 t w.
+        """
+        sums, rank = self._sum(halves), self.basis.shape[1]
+        words = self.scale[:, None] * self.basis
+        neighbours = sums[:, 3 : 3 + rank] - (2 / 3) * sums[:, 2:3] * words
+        if self._scaled_basis is not None:
+            dtype = self._scaled_basis.dtype
+            words, neighbours = words.astype(dtype), neighbours.astype(dtype)
+        return words, neighbours
+
+    def _triple_weight(self, halves: tuple[int, ...]) -> float:
+        return float(_positive(self._weights[list(halves), 2].sum()))
+
+
+def add_cubes(first: Any, second: Any, third: Any, out: Any, n_threads: int = 1) -> None:
+    """Add sum_i a_i (x) b_i (x) c_i to out, for slices a <= b only, where a and b are alike."""
+
+    def add(index: int) -> None:
+        for start in range(0, len(first), _ROWS):
+            rows = slice(start, start + _ROWS)
+            block = first[rows, index, None] * second[rows, index:]
+            out[index, index:] += block.T @ third[rows]
+
+    with one_blas_thread():
+        run_tasks(add, [(index,) for index in range(first.shape[1])], n_threads)
+
+
+def _from_half(cube: Any) -> Any:
+    """The whole of an array symmetric in its first two axes, given for first <= second."""
+    rows, columns = np.tril_indices(cube.shape[0], -1)
+    whole = cube.copy()
+    whole[rows, columns] = cube[columns, rows]
+    return whole
+
+
+def _coefficients(lengths: Any, weights: Any) -> tuple[Any, Any, Any]:
+    """Weight over the number of ordered single tokens, pairs and triples, 0 where there is none."""
+    counts = lengths
+    found = []
+    for order in range(1, 4):
+        usable = lengths >= order
+        found.append(np.where(usable, weights / np.where(usable, counts, 1.0), 0.0))
+        counts = counts * (lengths - order)
+    return found[0], found[1], found[2]
+
+
+def _columns(projected: Any, *coefficients: Any) -> Any:
+    return np.stack(coefficients, axis=1).astype(projected.dtype)
+
+
+def _times(projected: Any, coefficients: Any) -> Any:
+    return projected * coefficients.astype(projected.dtype)[:, None]
+
+
+def _add(total: Any, more: Any) -> Any:
+    """A sum in double precision, or the only term as it is."""
+    if total is None or more is None:
+        return more if total is None else total
+    return total + more.astype(np.float64)
+
+
+def _positive(weight: Any) -> Any:
+    return weight if weight > 0 else 1.0
+
+
+def _same_words(expected: int, found: int) -> None:
+    if expected != found:
+        raise InvalidInputError(
+            f"the documents have {found} words, but those before had {expected}: "
+            "give the same columns in every batch"
+        )

@@ -1,0 +1,167 @@
+"""Word moments against the sums over ordered pairs and triples of tokens, written out."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from latensor.exceptions import InvalidInputError
+from latensor.moments.word_powers import WordPowerAccumulator, WordSliceAccumulator
+from latensor.moments.words import (
+    WordPairAccumulator,
+    WordTotalsAccumulator,
+    WordTripleAccumulator,
+)
+
+WORDS, CAP = 5, 6.0
+
+
+def documents(seed: int, n: int = 12, longest: int = 8, dtype=np.float64):
+    rng = np.random.default_rng(seed)
+    counts = np.stack(
+        [
+            np.bincount(rng.integers(WORDS, size=rng.integers(longest + 1)), minlength=WORDS)
+            for _ in range(n)
+        ]
+    )
+    return scipy.sparse.csr_array(counts.astype(dtype))
+
+
+def by_tokens(counts, scale, weights=None):
+    """E1, E2 and E3 in scaled words: averages over ordered tuples of different tokens."""
+    dense = counts.toarray()
+    repeats = np.ones(len(dense)) if weights is None else weights
+    moments = []
+    for order in (1, 2, 3):
+        total, weight = np.zeros((WORDS,) * order), 0.0
+        for row, repeat in zip(dense, repeats, strict=True):
+            tokens = np.repeat(np.arange(WORDS), row.astype(int))
+            if len(tokens) < order:
+                continue
+            share = min(len(tokens), CAP) * repeat
+            tuples = list(itertools.permutations(tokens, order))
+            for words in tuples:
+                total[words] += share / len(tuples) * np.prod(scale[list(words)])
+            weight += share
+        moments.append(total / weight)
+    return moments
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("rank", [1, 2, WORDS])
+def test_moments_are_averages_over_tuples_of_different_tokens(seed, rank):
+    counts = documents(seed)
+    rng = np.random.default_rng(seed + 100)
+    basis, scale = rng.standard_normal((WORDS, rank)), rng.uniform(0.5, 2.0, WORDS)
+    found = WordTripleAccumulator(basis, scale, CAP).update(counts).finalize()
+    first, second, third = by_tokens(counts, scale)
+    np.testing.assert_allclose(found.mean, first, atol=1e-13)
+    np.testing.assert_allclose(found.product, second @ basis, atol=1e-13)
+    expected = np.einsum("abc,ax,by,cz->xyz", third, basis, basis, basis)
+    np.testing.assert_allclose(found.triples, expected, atol=1e-12)
+    pairs = WordPairAccumulator(basis, scale, CAP).update(counts).finalize()
+    np.testing.assert_allclose(pairs.product, found.product, atol=1e-14)
+    powers = WordPowerAccumulator(basis, scale, CAP).update(counts).finalize()
+    np.testing.assert_allclose(powers.powers, np.einsum("xyy->xy", expected), atol=1e-12)
+    directions = rng.standard_normal((rank, 2))
+    slices = WordSliceAccumulator(basis, scale, CAP, directions=directions)
+    found = slices.update(counts[:4]).update(counts[4:]).finalize()
+    np.testing.assert_allclose(found.slices, expected @ directions, atol=1e-12)
+
+
+def test_whole_is_the_weighted_average_of_the_halves():
+    counts = documents(1, n=60)
+    basis = np.eye(WORDS)
+    sums = WordTripleAccumulator(basis, np.ones(WORDS), CAP).update(counts)
+    whole, (first, second) = sums.finalize(), sums.halves()
+    assert np.abs(first.triples - second.triples).max() > 1e-3
+    between = (whole.mean - second.mean) / (first.mean - second.mean)
+    np.testing.assert_allclose(between, between[0], rtol=1e-9)
+    assert 0 < between[0] < 1
+    assert first.effective_size + second.effective_size > 0.9 * whole.effective_size
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 1000), cut=st.integers(0, 20), swap=st.booleans())
+def test_any_split_and_order_merges_to_the_whole(seed, cut, swap):
+    counts = documents(seed, n=20)
+    basis = np.random.default_rng(seed).standard_normal((WORDS, 3))
+    new = lambda: WordTripleAccumulator(basis, np.ones(WORDS), CAP)  # noqa: E731
+    whole = new().update(counts).finalize()
+    parts = [new().update(counts[:cut]), new().update(counts[cut:])]
+    if swap:
+        parts.reverse()
+    merged = parts[0].merge(pickle.loads(pickle.dumps(parts[1]))).finalize()
+    np.testing.assert_allclose(merged.triples, whole.triples, atol=1e-13)
+    np.testing.assert_allclose(merged.product, whole.product, atol=1e-13)
+    assert merged.effective_size == pytest.approx(whole.effective_size)
+
+
+def test_a_weight_repeats_the_document():
+    counts, weights = documents(3), np.array([0, 1, 2, 3] * 3)
+    basis, ones = np.eye(WORDS), np.ones(WORDS)
+    weighted = WordTripleAccumulator(basis, ones, CAP).update(counts, weights)
+    repeated = counts[np.repeat(np.arange(12), weights)]
+    plain = WordTripleAccumulator(basis, ones, CAP).update(repeated)
+    for left, right in zip(
+        (weighted.finalize(), *weighted.halves()), (plain.finalize(), *plain.halves()), strict=True
+    ):
+        np.testing.assert_allclose(left.triples, right.triples, atol=1e-13)
+        assert left.effective_size == pytest.approx(right.effective_size)
+    totals = WordTotalsAccumulator(WORDS).update(counts, weights).finalize()
+    np.testing.assert_allclose(totals.totals, repeated.sum(axis=0))
+    np.testing.assert_allclose(totals.document_frequencies, (repeated > 0).sum(axis=0))
+
+
+def test_every_number_of_threads_gives_the_same_bits():
+    rng = np.random.default_rng(0)
+    counts = scipy.sparse.csr_array(rng.poisson(0.2, (3000, 40)).astype(np.float32))
+    basis, scale = rng.standard_normal((40, 6)), rng.uniform(0.5, 2, 40)
+    found = [
+        WordTripleAccumulator(basis, scale, 10.0, n_threads=n).update(counts).finalize()
+        for n in (1, 2, 5)
+    ]
+    for other in found[1:]:
+        assert np.array_equal(found[0].triples, other.triples)
+        assert np.array_equal(found[0].product, other.product)
+
+
+def test_single_precision_is_near_double():
+    rng = np.random.default_rng(0)
+    counts = scipy.sparse.csr_array(rng.poisson(0.2, (2000, 40)).astype(np.float32))
+    basis, scale = np.linalg.qr(rng.standard_normal((40, 6)))[0], np.ones(40)
+    narrow, wide = (
+        WordTripleAccumulator(basis, scale, 10.0).update(counts.astype(dtype)).finalize()
+        for dtype in (np.float32, np.float64)
+    )
+    size = np.abs(wide.triples).max()
+    np.testing.assert_allclose(narrow.triples, wide.triples, atol=1e-4 * size)
+
+
+def test_totals_count_empty_and_short_documents():
+    counts = scipy.sparse.csr_array(np.array([[0, 0], [1, 0], [1, 1], [2, 1]], dtype=np.float32))
+    totals = (
+        WordTotalsAccumulator(2)
+        .update(counts[:2])
+        .merge(WordTotalsAccumulator(2).update(counts[2:]))
+        .finalize()
+    )
+    assert (totals.n_documents, totals.n_empty, totals.n_short, totals.n_tokens) == (4, 1, 2, 6)
+    assert totals.mean_length == 2
+    np.testing.assert_array_equal(totals.document_frequencies, [3, 2])
+
+
+def test_what_does_not_fit_together_is_refused():
+    basis, ones = np.eye(WORDS), np.ones(WORDS)
+    start = WordPairAccumulator(basis, ones, CAP)
+    with pytest.raises(InvalidInputError, match="different subspaces"):
+        start.merge(WordPairAccumulator(2 * basis, ones, CAP))
+    with pytest.raises(InvalidInputError, match="cannot merge"):
+        start.merge(WordTripleAccumulator(basis, ones, CAP))
+    with pytest.raises(InvalidInputError, match="3 words, but those before had 5"):
+        start.update(scipy.sparse.csr_array(np.ones((2, 3))))
+    assert start.update(scipy.sparse.csr_array((0, WORDS))).finalize().product.max() == 0
