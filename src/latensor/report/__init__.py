@@ -1,0 +1,37 @@
+"""A report that a person looks at: one self-contained HTML page about a topic model."""
+
+from latensor.report.description import (
+    CountChoice,
+    CountEvidence,
+    ExampleDocument,
+    Level,
+    Polish,
+    Reproduction,
+    Spectrum,
+    Statement,
+    Topic,
+    TopicPage,
+    TopicWord,
+)
+from latensor.report.page import topic_report
+from latensor.report.reading import hellinger_distances, probable_words, relevant_words
+from latensor.report.writing import write_report
+
+__all__ = [
+    "CountChoice",
+    "CountEvidence",
+    "ExampleDocument",
+    "Level",
+    "Polish",
+    "Reproduction",
+    "Spectrum",
+    "Statement",
+    "Topic",
+    "TopicPage",
+    "TopicWord",
+    "hellinger_distances",
+    "probable_words",
+    "relevant_words",
+    "topic_report",
+    "write_report",
+]
