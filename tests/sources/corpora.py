@@ -22,7 +22,7 @@ def write(folder, content, name="corpus.txt", compress=False, newline="\n"):
     """`content` (text or bytes) in a file of the given name, perhaps compressed."""
     data = content if isinstance(content, bytes) else content.replace("\n", newline).encode()
     path = folder / name
-    path.write_bytes(gzip.compress(data) if compress else data)
+    path.write_bytes(gzip.compress(data, mtime=0) if compress else data)
     return path
 
 

@@ -10,13 +10,13 @@ from latensor.sources import read_documents
 
 from .corpora import write
 
-GZIPPED = gzip.compress(b"some words here\n" * 5000)
+GZIPPED = gzip.compress(b"some words here\n" * 5000, mtime=0)
 
 # Content, name of the file, options, what the message must say.
 BAD = [
     ("", "a.txt", {}, "a.txt is empty"),
     (b"\xef\xbb\xbf", "a.txt", {"vocabulary": ["a"]}, "no documents"),
-    (gzip.compress(b""), "a.txt", {}, "a.txt is empty"),
+    (gzip.compress(b"", mtime=0), "a.txt", {}, "a.txt is empty"),
     ("\n", "a.txt", {}, "holds no words.*1 documents"),
     (", . !\n", "a.txt", {}, "holds no words"),
     ("a b c\n", "a.txt", {}, "no words are left of 3 in 1 documents"),
