@@ -180,7 +180,7 @@ def _refuse_first(matrix: Any, start: int, chunk: Any, name: str) -> None:
         raise InvalidInputError(f"{where}: remove NaN and infinite entries, or make them 0")
     if value < 0:
         raise InvalidInputError(
-            f"Negative values in data: {where}, but a word cannot occur a negative number of times"
+            f"{where}: Negative values in data; a word cannot occur a negative number of times"
         )
     raise InvalidInputError(
         f"{where}: moments need counts: give the output of CountVectorizer, not of TfidfVectorizer"
