@@ -1,0 +1,13 @@
+"""Planted samples with known truth, in memory or batch by batch, and the files they go to."""
+
+from latensor.datasets.bag_of_words import write_bag_of_words
+from latensor.datasets.planted import PlantedDocuments
+from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
+
+__all__ = [
+    "PlantedDocuments",
+    "TopicSample",
+    "make_single_topic",
+    "make_topics",
+    "write_bag_of_words",
+]
