@@ -17,6 +17,7 @@ _HOMES = {
         "pseudo_inverse",
         "truncated_svd",
     ),
+    "datasets": (),
     "decomposition": (
         "Decomposition",
         "decompose",
@@ -36,9 +37,13 @@ _HOMES = {
     "models": (
         "CCA",
         "PCA",
+        "LatentDirichletAllocation",
+        "SingleTopic",
     ),
     "moments": (),
     "plots": (),
+    "report": (),
+    "sources": ("read_documents",),
     "tensors": (
         "CPTensor",
         "Contractible",

@@ -1,12 +1,15 @@
 """The public names for type checkers; at run time they load lazily, see `__init__.py`."""
 
 from latensor import arrays as arrays
+from latensor import datasets as datasets
 from latensor import decomposition as decomposition
 from latensor import diagnostics as diagnostics
 from latensor import exceptions as exceptions
 from latensor import models as models
 from latensor import moments as moments
 from latensor import plots as plots
+from latensor import report as report
+from latensor import sources as sources
 from latensor import tensors as tensors
 from latensor import whitening as whitening
 from latensor.arrays import low_rank_approximation as low_rank_approximation
@@ -24,6 +27,9 @@ from latensor.exceptions import NotIdentifiableError as NotIdentifiableError
 from latensor.exceptions import RankDeficientError as RankDeficientError
 from latensor.models import CCA as CCA
 from latensor.models import PCA as PCA
+from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
+from latensor.models import SingleTopic as SingleTopic
+from latensor.sources import read_documents as read_documents
 from latensor.tensors import Contractible as Contractible
 from latensor.tensors import CPTensor as CPTensor
 from latensor.tensors import KruskalRank as KruskalRank

@@ -39,11 +39,11 @@ class DocumentHalf:
 
     def project(self, matrix: Any, n_threads: int) -> Any:
         """Counts (n, V) times a matrix (V, r)."""
-        return _product(self.documents, matrix, n_threads)
+        return sparse_product(self.documents, matrix, n_threads)
 
     def spread(self, rows: Any, n_threads: int) -> Any:
         """Transposed counts (V, n) times rows (n, r)."""
-        return _product(self.words, rows, n_threads)
+        return sparse_product(self.words, rows, n_threads)
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,8 @@ def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:
     return PreparedDocuments(batch.shape[1], (halves[0], halves[1]))
 
 
-def _product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) -> Any:
+def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) -> Any:
+    """A CSR matrix (n, m), given as (indptr, indices, data), times a matrix (m, r)."""
     from latensor.moments._kernels import times_matrix
 
     n_rows = arrays[0].size - 1

@@ -6,5 +6,14 @@ from latensor.plots.figures import save
 from latensor.plots.history import residual_history
 from latensor.plots.pictures import images
 from latensor.plots.rank_evidence import rank_evidence
+from latensor.plots.topic_count import topic_count
 
-__all__ = ["comparison", "components", "images", "rank_evidence", "residual_history", "save"]
+__all__ = [
+    "comparison",
+    "components",
+    "images",
+    "rank_evidence",
+    "residual_history",
+    "save",
+    "topic_count",
+]

@@ -1,0 +1,64 @@
+"""Whether the top words of a topic occur in the same documents (NPMI, U_mass)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from latensor.exceptions import InvalidInputError
+
+MEASURES = ("npmi", "u_mass")
+
+
+def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> Any:
+    """How coherent topics are: an average over the pairs of their top words.
+
+    With D(v) and D(v, u) the documents that hold one word and both, of D in all,
+
+        npmi    log(D D(v, u) / (D(v) D(u))) / -log(D(v, u) / D), from -1 (never together) to 1
+        u_mass  log((D(v, u) + 1) / D(u)), u the more probable word of the topic
+
+    Parameters
+    ----------
+    top_words : (k, n) ints, the columns of the words, most probable first
+    batches : documents as CSR arrays (n_b, V), gone through once
+    measure : "npmi" or "u_mass"
+
+    Returns
+    -------
+    (k,) array, the average over the pairs of words
+    """
+    if measure not in MEASURES:
+        raise InvalidInputError(f"measure={measure!r} must be one of {', '.join(MEASURES)}")
+    words, place = np.unique(np.asarray(top_words), return_inverse=True)
+    place = place.reshape(np.shape(top_words))
+    together = np.zeros((len(words), len(words)))
+    n_documents = 0
+    for batch in batches:
+        present = batch[:, words]
+        present.data = np.ones_like(present.data, dtype=np.float64)
+        together += (present.T @ present).toarray()
+        n_documents += batch.shape[0]
+    single = np.diag(together).copy()
+    first, second = np.triu_indices(place.shape[1], 1)
+    if not len(first):
+        raise InvalidInputError("coherence needs at least two words a topic")
+    better, worse = place[:, first], place[:, second]
+    both = together[better, worse]
+    if measure == "u_mass":
+        known = np.maximum(single[better], 1.0)
+        return np.log((both + 1.0) / known).mean(axis=1)
+    return _npmi(both, single[better], single[worse], max(n_documents, 1)).mean(axis=1)
+
+
+def _npmi(both: Any, one: Any, other: Any, total: int) -> Any:
+    seen = both > 0
+    share = np.where(seen, both, 1.0) / total
+    independent = np.where(seen, one * other, 1.0) / total**2
+    # A pair in every document has no information to normalize by: it could not be more coherent.
+    certain = share >= 1.0
+    information = -np.log(np.where(certain, 0.5, share))
+    value = np.log(share / independent) / information
+    return np.where(seen, np.where(certain, 1.0, value), -1.0)

@@ -1,0 +1,364 @@
+"""Latent Dirichlet allocation as users meet it."""
+
+import itertools
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+
+import latensor as lt
+from latensor.estimation import topic_model, topic_stream
+from topic_examples import population, share_moment, topic_distance
+
+K = 6
+
+
+@pytest.fixture(scope="module")
+def sample():
+    return lt.datasets.make_topics(3000, 300, K, random_state=1)
+
+
+@pytest.fixture(scope="module")
+def model(sample):
+    return lt.LatentDirichletAllocation(K, random_state=0).fit(sample.counts)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_population_moments_give_topics_and_alpha_back(seed):
+    rng = np.random.default_rng(seed)
+    k, n_words = 3 + seed % 2, 8
+    topics = rng.dirichlet(np.full(n_words, 0.5), k)
+    alpha = rng.uniform(0.1, 2.0, k) * rng.choice([0.2, 1.0, 4.0])
+    counts, weights = population(topics, share_moment(alpha, 3))
+    fitted = lt.LatentDirichletAllocation(k, refine=0, random_state=seed).fit(
+        counts, sample_weight=weights
+    )
+    distances, order = topic_distance(fitted.components_, topics)
+    assert distances.max() < 1e-8
+    np.testing.assert_allclose(fitted.alpha_[order], alpha, rtol=1e-7)
+
+
+def test_polish_brings_topics_nearer_to_the_truth(sample, model):
+    moments = lt.LatentDirichletAllocation(K, refine=0, random_state=0).fit(sample.counts)
+    before = topic_distance(moments.components_, sample.topics)[0].mean()
+    after = topic_distance(model.components_, sample.topics)[0].mean()
+    oracle = lt.LatentDirichletAllocation(K, init=sample.topics, refine=20).fit(sample.counts)
+    best = topic_distance(oracle.components_, sample.topics)[0].mean()
+    assert after < before < 0.2
+    assert after < 1.3 * best
+    assert model.alpha_.sum() == pytest.approx(1.0, rel=0.15)
+
+
+def test_topics_are_probabilities_in_falling_order(sample, model):
+    assert model.components_.shape == (K, 300)
+    assert (model.components_ >= 0).all()
+    np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
+    assert (np.diff(model.alpha_) <= 0).all()
+    assert model.n_iter_ >= 1
+    assert model.history_[model.n_iter_] <= model.history_[0]
+    assert model.n_components_ == K
+    assert model.n_documents_ == 3000
+
+
+def test_two_runs_and_any_number_of_threads_give_the_same_topics(sample, model):
+    for n_jobs in (1, 2, 3):
+        again = clone(model).set_params(n_jobs=n_jobs).fit(sample.counts)
+        assert np.array_equal(again.components_, model.components_)
+        assert np.array_equal(again.alpha_, model.alpha_)
+        assert np.array_equal(again.transform(sample.counts), model.transform(sample.counts))
+
+
+def test_the_order_of_documents_does_not_matter(sample, model):
+    shuffled = sample.counts[np.random.default_rng(0).permutation(3000)]
+    again = clone(model).fit(shuffled)
+    assert topic_distance(again.components_, model.components_)[0].max() < 1e-3
+
+
+def test_batches_and_files_give_the_topics_of_the_matrix(sample, model, tmp_path, monkeypatch):
+    batches = [sample.counts[:1000], sample.counts[1000:1700], sample.counts[1700:]]
+    from_list = clone(model).fit(batches)
+    assert topic_distance(from_list.components_, model.components_)[0].max() < 1e-3
+    path = tmp_path / "documents.txt.gz"
+    lt.datasets.write_bag_of_words(path, lt.sources.as_source(sample.counts))
+    source = lt.sources.read_documents(path)
+    from_file = clone(model).fit(source)
+    assert topic_distance(from_file.components_, model.components_)[0].max() < 1e-3
+    # As if the file did not fit into memory.
+    from latensor.estimation import documents
+
+    monkeypatch.setattr(documents, "_IN_MEMORY", 1000)
+    spooled = clone(model).fit(source)
+    assert topic_distance(spooled.components_, model.components_)[0].max() < 2e-2
+
+
+def test_mixtures_of_topics_are_found_again(sample, model):
+    mixtures = model.transform(sample.counts)
+    assert mixtures.shape == (3000, K)
+    np.testing.assert_allclose(mixtures.sum(axis=1), 1, rtol=1e-5)
+    order = topic_distance(model.components_, sample.topics)[1]
+    assert np.abs(mixtures[:, order] - sample.mixtures).sum(axis=1).mean() < 0.25
+    assert np.array_equal(model.transform(sample.counts[5:9]), mixtures[5:9])
+    empty = model.transform(scipy.sparse.csr_array((1, 300)))
+    np.testing.assert_allclose(empty[0], model.alpha_ / model.alpha_.sum(), rtol=1e-5)
+
+
+def test_perplexity_is_that_of_the_truth_and_below_the_unigram(sample, model):
+    held = lt.datasets.make_topics(500, 300, K, random_state=1)
+    truth = clone(model).set_params(init=sample.topics, refine=0)
+    truth.fit(sample.counts)
+    test = sample.counts[:500]
+    assert model.perplexity(test) < 1.02 * truth.perplexity(test)
+    assert model.score(test) == pytest.approx(-np.log(model.perplexity(test)))
+    unigram = np.asarray(held.counts.sum(axis=0)).ravel()
+    share = unigram / unigram.sum()
+    entropy = np.exp(-(share * np.log(share, where=share > 0, out=np.zeros(300))).sum())
+    assert model.perplexity(test) < 0.9 * entropy
+
+
+def test_streams_merge_exactly(sample, monkeypatch):
+    monkeypatch.setattr(topic_stream, "_FIRST_DOCUMENTS", 1000)
+    new = lambda: lt.LatentDirichletAllocation(K, random_state=0)  # noqa: E731
+    parts = [sample.counts[i : i + 500] for i in range(0, 3000, 500)]
+    whole = new()
+    for part in parts:
+        whole.partial_fit(part)
+    first = new()
+    for part in parts[:3]:
+        first.partial_fit(part)
+    second = first.spawn()
+    for part in parts[3:]:
+        second.partial_fit(part)
+    merged = first.merge(second)
+    np.testing.assert_allclose(merged.components_, whole.components_, atol=1e-10)
+    np.testing.assert_allclose(merged.alpha_, whole.alpha_, rtol=1e-8)
+    assert merged.n_documents_ == 3000
+    assert topic_distance(whole.components_, sample.topics)[0].mean() < 0.25
+    assert merged.certificate_.verdict in ("trust", "caution")
+    other = lt.LatentDirichletAllocation(K, random_state=1)
+    for part in parts[:3]:
+        other.partial_fit(part)
+    with pytest.raises(lt.InvalidInputError, match="different subspaces"):
+        whole.merge(other)
+
+
+def test_a_short_stream_is_a_fit_by_moments(sample):
+    stream = lt.LatentDirichletAllocation(K, random_state=0)
+    for i in range(0, 3000, 700):
+        stream.partial_fit(sample.counts[i : i + 700])
+    fitted = lt.LatentDirichletAllocation(K, random_state=0, refine=0).fit(sample.counts)
+    assert topic_distance(stream.components_, fitted.components_)[0].max() < 1e-3
+    late = lt.LatentDirichletAllocation(K, random_state=0).partial_fit(sample.counts[:100])
+    late.merge(lt.LatentDirichletAllocation(K, random_state=3).partial_fit(sample.counts[100:]))
+    assert topic_distance(late.components_, fitted.components_)[0].max() < 1e-3
+
+
+def test_a_weight_is_the_same_as_repeating_the_document(sample):
+    counts = sample.counts[:600]
+    weights = np.random.default_rng(0).integers(0, 3, 600)
+    repeated = counts[np.repeat(np.arange(600), weights)]
+    for refine in (0, 3):
+        model = lt.LatentDirichletAllocation(4, random_state=0, refine=refine)
+        weighted = clone(model).fit(counts, sample_weight=weights)
+        plain = clone(model).fit(repeated)
+        np.testing.assert_allclose(weighted.components_, plain.components_, atol=1e-6)
+
+
+def test_number_of_topics_by_the_gap_of_the_spectrum(sample):
+    model = lt.LatentDirichletAllocation("auto", random_state=0, refine=0).fit(sample.counts)
+    assert model.n_components_ == K
+    assert "spectrum" in str(model.selection_)
+
+
+def test_number_of_topics_by_held_out_words_where_there_is_no_gap(monkeypatch, sample):
+    from latensor.estimation import topic_count
+
+    monkeypatch.setattr(topic_count, "_GAP", 0.0)
+    model = lt.LatentDirichletAllocation("auto", random_state=0).fit(sample.counts)
+    assert 4 <= model.n_components_ <= 9
+    assert len(model.selection_.candidates) == len(model.selection_.perplexities) >= 4
+    assert model.components_.shape[0] == model.n_components_
+
+
+def test_many_topics_go_by_power_steps(sample, monkeypatch):
+    monkeypatch.setattr(topic_model, "_MANY", 3)
+    powers = lt.LatentDirichletAllocation(K, random_state=0, refine=0).fit(sample.counts)
+    assert topic_distance(powers.components_, sample.topics)[0].mean() < 0.2
+    assert np.median(powers.certificate_.split_half) < 0.2
+
+
+@pytest.mark.parametrize(
+    "algorithm", [lt.decomposition.PowerMethod(), lt.decomposition.JointDiagonalization()]
+)
+def test_any_algorithm_for_symmetric_tensors_can_be_given(sample, algorithm):
+    found = lt.LatentDirichletAllocation(K, algorithm=algorithm, refine=0, random_state=0)
+    found.fit(sample.counts)
+    assert topic_distance(found.components_, sample.topics)[0].mean() < 0.2
+
+
+def test_certificate_knows_the_error_and_says_so(sample):
+    moments = lt.LatentDirichletAllocation(K, refine=0, random_state=0).fit(sample.counts)
+    certificate = moments.certificate_
+    errors, order = topic_distance(moments.components_, sample.topics)
+    ratio = certificate.split_half[order] / errors
+    assert 0.5 < np.median(ratio) < 2.0
+    assert certificate.verdict == "trust"
+    assert "Verdict: trust" in str(certificate)
+    assert certificate.eigenvalue_ratio > 4
+    few = lt.LatentDirichletAllocation(12, refine=0, random_state=0).fit(sample.counts[:150])
+    assert few.certificate_.verdict != "trust"
+
+
+def test_intervals_cover_the_truth(sample):
+    moments = lt.LatentDirichletAllocation(K, refine=0, random_state=0).fit(sample.counts)
+    low, high = moments.intervals(sample.counts, n_replicates=20, random_state=0)
+    assert low.shape == high.shape == (K, 300)
+    _, order = topic_distance(moments.components_, sample.topics)
+    frequent = sample.topics > 2e-3
+    covered = (low[order] <= sample.topics) & (sample.topics <= high[order])
+    assert 0.75 < covered[frequent].mean() <= 1.0
+
+
+def test_words_coherence_and_exports(sample, model):
+    vocabulary = [f"word{j}" for j in range(300)]
+    tops = model.top_words(4, vocabulary)
+    best = np.argmax(model.components_, axis=1)
+    assert [words[0] for words in tops] == [f"word{j}" for j in best]
+    assert model.top_words(2)[0][0] == best[0]
+    npmi, mass = model.coherence(sample.counts), model.coherence(sample.counts, "u_mass")
+    assert npmi.shape == (K,)
+    assert (npmi > 0).all()
+    assert (mass < 0).all()
+    inputs = model.pyldavis_inputs(sample.counts)
+    assert inputs["doc_topic_dists"].shape == (3000, K)
+    assert len(inputs["vocab"]) == 300
+    np.testing.assert_allclose(inputs["topic_term_dists"].sum(axis=1), 1, rtol=1e-5)
+    assert np.array_equal(model.get_topics(), model.components_)
+    counts, shares = model.sample(5, length=50, random_state=0)
+    assert counts.sum(axis=1).tolist() == [50] * 5
+    assert shares.shape == (5, K)
+
+
+def test_frames_and_their_names(sample):
+    frame = pd.DataFrame(
+        sample.counts[:200].toarray(), columns=[f"w{j}" for j in range(300)]
+    ).astype(int)
+    model = lt.LatentDirichletAllocation(3, random_state=0).fit(frame)
+    assert model.vocabulary_[:2] == ["w0", "w1"]
+    assert model.top_words(1)[0][0].startswith("w")
+    assert model.set_output(transform="pandas").transform(frame).columns[0].startswith("latent")
+
+
+def test_saved_models_answer_like_the_original(sample, model, tmp_path):
+    path = model.save(tmp_path / "model.npz")
+    loaded = lt.LatentDirichletAllocation.load(path)
+    assert np.array_equal(loaded.transform(sample.counts[:20]), model.transform(sample.counts[:20]))
+    assert loaded.certificate_.verdict == model.certificate_.verdict
+    assert loaded.get_params()["n_components"] == K
+    other = lt.SingleTopic(3, random_state=0).fit(sample.counts).save(tmp_path / "single.npz")
+    with pytest.raises(lt.InvalidInputError, match="SingleTopic"):
+        lt.LatentDirichletAllocation.load(other)
+    for name, content in (("text.npz", b"no zip"), ("empty.npz", b"")):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(lt.InvalidInputError, match="not a saved topic model"):
+            lt.LatentDirichletAllocation.load(tmp_path / name)
+    with pytest.raises(lt.InvalidInputError, match="does not exist"):
+        lt.LatentDirichletAllocation.load(tmp_path / "nothing.npz")
+    with pytest.raises(lt.InvalidInputError, match="folder does not exist"):
+        model.save(tmp_path / "no" / "model.npz")
+
+
+def test_a_callback_hears_of_the_stages(sample):
+    heard = []
+    lt.LatentDirichletAllocation(
+        3, random_state=0, callback=lambda stage, share: heard.append(stage)
+    ).fit(sample.counts)
+    assert [stage for stage, _ in itertools.groupby(heard)] == ["subspace", "moments", "polish"]
+
+
+def test_precision_follows_the_counts(sample):
+    counts = sample.counts[:500]
+    wide = lt.LatentDirichletAllocation(3, random_state=0).fit(counts.astype(np.float64))
+    narrow = lt.LatentDirichletAllocation(3, random_state=0).fit(counts.astype(np.float32))
+    assert wide.components_.dtype == np.float64
+    assert narrow.components_.dtype == np.float32
+    whole = lt.LatentDirichletAllocation(3, random_state=0).fit(counts.astype(np.int64))
+    assert np.array_equal(whole.components_, narrow.components_)
+    assert topic_distance(wide.components_, narrow.components_)[0].max() < 1e-2
+
+
+def test_empty_short_and_unseen(sample):
+    counts = sample.counts[:400].toarray()
+    counts[:50] = 0
+    counts[50:60] = 0
+    counts[50:60, 3] = 1
+    counts[:, 7] = 0
+    model = lt.LatentDirichletAllocation(3, random_state=0).fit(counts)
+    assert model.n_empty_documents_ == 50
+    assert model.certificate_.n_short == 10
+    assert (model.components_[:, 7] > 0).all()
+    assert model.components_[:, 7].max() < 1e-4
+    assert np.isfinite(model.transform(counts)).all()
+
+
+def _with(counts, place, value):
+    changed = counts.astype(np.float64).tolil()
+    changed[place] = value
+    return changed.tocsr()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: _with(c, (2, 3), -1), "negative"),
+        (lambda c: _with(c, (2, 3), 0.5), "not of TfidfVectorizer"),
+        (lambda c: _with(c, (2, 3), np.nan), "NaN"),
+        (lambda c: c * 0, "empty"),
+        (lambda c: c.toarray()[0], "2D"),
+        (lambda c: (row for row in [c]), "read only once"),
+        (lambda c: "corpus.txt", "read_documents"),
+    ],
+)
+def test_bad_documents_are_refused_with_the_reason(sample, change, message):
+    with pytest.raises(ValueError, match=message):
+        lt.LatentDirichletAllocation(3).fit(change(sample.counts[:50]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"n_components": 0}, "n_components=0"),
+        ({"n_components": "many"}, "n_components='many'"),
+        ({"refine": -1}, "refine=-1"),
+        ({"topic_word_prior": 0.0}, "topic_word_prior=0.0"),
+        ({"n_jobs": 0}, "n_jobs=0"),
+        ({"init": np.ones((3, 2))}, "init must be topics of shape"),
+        ({"init": -np.ones((3, 300))}, "init must hold"),
+    ],
+)
+def test_bad_settings_are_refused(sample, settings, message):
+    with pytest.raises(lt.InvalidInputError, match=message):
+        lt.LatentDirichletAllocation(**{"n_components": 3, **settings}).fit(sample.counts)
+
+
+def test_what_cannot_be_identified_is_refused_with_the_largest_number(sample):
+    with pytest.raises(lt.NotIdentifiableError, match="5 documents"):
+        lt.LatentDirichletAllocation(6).fit(sample.counts[:5])
+    with pytest.raises(lt.NotIdentifiableError, match=r"exceeds the [0-9]+ directions"):
+        lt.LatentDirichletAllocation(6).fit(sample.counts[:, :4])
+
+
+def test_documents_over_other_words_are_refused(sample, model):
+    with pytest.raises(ValueError, match="features"):
+        model.transform(sample.counts[:, :10])
+    with pytest.raises(lt.InvalidInputError, match="vocabulary has 2 words"):
+        model.top_words(3, ["a", "b"])
+    with pytest.raises(lt.InvalidInputError, match="10 words, but the model 300"):
+        model.transform(lt.sources.MatrixSource(sample.counts[:, :10]))
+
+
+def test_certificate_is_plain_data(model):
+    json.dumps([statement.text for statement in model.certificate_.statements])
+    assert len(model.certificate_.topic_levels()) == K
