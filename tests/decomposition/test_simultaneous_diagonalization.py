@@ -205,3 +205,22 @@ def with_nan():
 def test_bad_input_is_refused(tensor, rank, settings_, match):
     with pytest.raises(InvalidInputError, match=match):
         jennrich(tensor, rank, **settings_)
+
+
+@pytest.mark.parametrize(("shape", "rank"), [((10, 10, 10), 10), ((12, 12, 6), 12)])
+@pytest.mark.parametrize("noise", [1e-4, 1e-3, 1e-2])
+def test_noise_at_full_rank_loses_no_component(shape, rank, noise):
+    """Ten seeds, among them such whose first pencil merges two components."""
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        factors = [rng.standard_normal((d, rank)) for d in shape]
+        signal = compose(factors)
+        disturbance = rng.standard_normal(shape)
+        scale = noise * np.linalg.norm(signal) / np.linalg.norm(disturbance)
+        found = SimultaneousDiagonalization()(signal + scale * disturbance, rank, rng)
+        assert found.residual < noise
+        assert found.residual == pytest.approx(found.history[-1], rel=1e-5)
+        score = 1.0
+        for own, true in zip(found.factors, factors, strict=True):
+            score = score * np.abs(own.T @ (true / np.linalg.norm(true, axis=0)))
+        assert score.max(axis=0).min() > 1 - 0.5 * min(1.0, 10 * noise)

@@ -181,3 +181,18 @@ def test_a_seed_gives_the_same_evidence():
 def test_bad_input(tensor, options, message):
     with pytest.raises(InvalidInputError, match=message):
         select_rank(tensor, **options)
+
+
+@pytest.mark.parametrize("exponent", [-660, 400, 664])
+def test_entries_near_the_ends_of_the_range_change_nothing_but_the_scale(exponent):
+    rng = np.random.default_rng(11)
+    tensor = lt.CPTensor([3.0, 2.0], [rng.standard_normal((d, 2)) for d in (12, 11, 10)]).to_dense()
+    tensor += 0.1 * rng.standard_normal(tensor.shape)
+    plain = lt.select_rank(tensor, 3, n_splits=0, random_state=0)
+    scaled = lt.select_rank(np.ldexp(tensor, exponent), 3, n_splits=0, random_state=0)
+    assert scaled.rank == plain.rank == 2
+    for one, other in zip(scaled.evidence, plain.evidence, strict=True):
+        np.testing.assert_allclose(one.residual, other.residual, rtol=1e-6, atol=1e-12)
+        np.testing.assert_allclose(one.noise, np.ldexp(other.noise, exponent), rtol=1e-6)
+    for values, expected in zip(scaled.spectra, plain.spectra, strict=True):
+        np.testing.assert_allclose(values, np.ldexp(expected, exponent), rtol=1e-9)

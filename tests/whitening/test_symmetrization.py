@@ -3,6 +3,7 @@ import pytest
 import scipy.sparse
 from scipy.optimize import linear_sum_assignment
 
+from latensor.decomposition import JointDiagonalization
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.tensors import CPTensor, MomentTensor
 from latensor.whitening.symmetrization import symmetrize_views, unsymmetrize
@@ -161,3 +162,37 @@ def test_components_and_scales_that_do_not_fit_are_refused():
     zero = CPTensor(np.array([1.0, 0.0, 1.0]), components.factors)
     with pytest.raises(NotIdentifiableError, match="component 1"):
         unsymmetrize(symmetrized, zero, "equal")
+
+
+@pytest.mark.parametrize("disturbed", ["tensor", "moments", "both"])
+@pytest.mark.parametrize("scale", ["equal", "unit_l2"])
+def test_the_error_is_proportional_to_the_noise(disturbed, scale):
+    """Ten times the noise, ten times the error, through decomposition and inverse."""
+    levels = np.array([1e-6, 1e-5, 1e-4])
+    slopes = []
+    for seed in range(5):
+        tensor, moments, cross_moments, _ = views(seed, (8, 7, 9), 3, scale)
+        rng = np.random.default_rng([seed, 77])
+        dense = tensor.to_dense()
+        noise = rng.standard_normal(dense.shape)
+        own = [rng.standard_normal(m.shape) for m in moments]
+        own = [0.5 * (n + n.T) for n in own]
+        crossed = [rng.standard_normal(m.shape) for m in cross_moments]
+        errors = []
+        for level in levels:
+            to_tensor = level if disturbed != "moments" else 0.0
+            to_moments = level if disturbed != "tensor" else 0.0
+            symmetrized = symmetrize_views(
+                dense + to_tensor * noise,
+                3,
+                [m + to_moments * n for m, n in zip(moments, own, strict=True)],
+                [m + to_moments * n for m, n in zip(cross_moments, crossed, strict=True)],
+            )
+            found = JointDiagonalization()(symmetrized.tensor, 3, np.random.default_rng(seed))
+            back = unsymmetrize(symmetrized, found.tensor, scale)
+            errors.append(np.linalg.norm(back.to_dense() - dense) / np.linalg.norm(dense))
+        assert errors[-1] < 0.1
+        slopes.append(np.polyfit(np.log(levels), np.log(errors), 1)[0])
+    assert 0.9 < np.median(slopes) < 1.1
+    assert max(slopes) < 1.5
+    assert min(slopes) > 0.5

@@ -33,8 +33,9 @@ from latensor.decomposition.setup import (
     refuse_rank,
     starting_factors,
 )
+from latensor.decomposition.sharpening import Directions, narrowed, sharpened, visible
 from latensor.decomposition.start_search import NoiseFloor
-from latensor.decomposition.starts import random_start
+from latensor.decomposition.starts import parameters, random_start
 from latensor.tensors.contractible import Contractible
 
 # Energy outside the core, relative, below which the tensor counts as exactly compressed.
@@ -56,10 +57,11 @@ _DIRECT_SVD = 1000
 class Automatic:
     """Find the best CP fit of a tensor without choosing starts or restarts by hand.
 
-    Compresses the tensor to a core of about twice the rank per mode, compares algebraic and other
-    starts there, fits the core by extrapolated alternating least squares and Levenberg-Marquardt,
-    replaces misplaced components, and finishes by a few sweeps over the whole tensor. A start, a
-    penalty, a constraint, fixed modes or a mask lead to `AlternatingLeastSquares`, begun from the
+    Compresses the tensor to a core of about twice the rank per mode (of the rank, sharpened, where
+    the data are that many components and noise), compares algebraic and other starts there, fits
+    the core by extrapolated alternating least squares and Levenberg-Marquardt, replaces misplaced
+    components, and finishes by a few sweeps over the whole tensor. A start, a penalty, a
+    constraint, fixed modes or a mask lead to `AlternatingLeastSquares`, begun from the
     unconstrained answer unless `init` is given.
 
     Parameters
@@ -198,24 +200,8 @@ class _Run:
         if prod(core_shape) > LARGEST_CORE:
             return self._fit_uncompressed()
         compression = compress(self.data, problem, self.rank, self.rng)
-        monitor.base = compression.base
-        outside = prod(problem.shape) - prod(compression.core.shape)
         exact = compression.base <= _EXACT * problem.squared_norm
-        floor = None
-        if outside > 0 and not exact:
-            floor = NoiseFloor(problem.shape, compression.base / outside)
-        fit = CoreFit(
-            compression.core,
-            self.rank,
-            self.rng,
-            monitor,
-            lambda point: assemble(self.data.reference, compression.expand(point.factors)),
-            floor,
-            1e-12 if exact else self.tol,
-            unsorted=tuple(n for n, u in enumerate(compression.bases) if u is None),
-        )
-        with one_blas_thread():
-            core_point = fit.run()
+        compression, core_point = self._fit_core(compression, exact)
         reached = monitor.reached(core_point.loss)
         expanded = compression.expand(core_point.factors)
         factors = balanced([problem.native(f) for f in expanded])
@@ -230,6 +216,45 @@ class _Run:
             status = monitor.ended or (Status.TARGET_REACHED if reached else Status.CONVERGED)
             return Point(factors, grams, loss), status
         return self._refine(factors, loss)
+
+    def _fit_core(self, wide: Compression, exact: bool) -> tuple[Compression, Point]:
+        """The best fit of a core, and the compression that it belongs to."""
+        problem, rank = self.problem, self.rank
+        outside = prod(problem.shape) - wide.core.size
+        if exact or outside == 0:
+            return wide, self._fitted(wide, None, 1e-12 if exact else self.tol)
+        floor = NoiseFloor(problem.shape, wide.base / outside)
+        directions = visible(wide, problem.shape, rank, floor.variance)
+        if directions is Directions.MIXED:
+            return wide, self._fitted(wide, floor, self.tol)
+        if directions is Directions.CLEAR:
+            narrow = narrowed(wide, rank)
+        else:
+            self.monitor.base = wide.base
+            freedom = wide.core.size - parameters(wide.core.shape, rank)
+            if self.monitor.target_loss() > floor.variance * freedom:
+                # A target above the noise may well be met without the passes that sharpening takes.
+                point = self._fitted(wide, floor, self.tol)
+                if self.monitor.reached(point.loss) or self.monitor.ended is not None:
+                    return wide, point
+            narrow = sharpened(problem, wide, rank, self.rng)
+        floor = NoiseFloor(problem.shape, floor.variance, sharp=True)
+        return narrow, self._fitted(narrow, floor, self.tol)
+
+    def _fitted(self, compression: Compression, floor: NoiseFloor | None, tol: float) -> Point:
+        self.monitor.base = compression.base
+        fit = CoreFit(
+            compression.core,
+            self.rank,
+            self.rng,
+            self.monitor,
+            lambda point: assemble(self.data.reference, compression.expand(point.factors)),
+            floor,
+            tol,
+            unsorted=tuple(n for n, u in enumerate(compression.bases) if u is None),
+        )
+        with one_blas_thread():
+            return fit.run()
 
     def _fit_whole(self, problem: DenseProblem) -> tuple[Point, Status]:
         """The fit of a tensor that is too short for its rank to be compressed."""

@@ -45,6 +45,9 @@ _SWAP_RATIO = 0.1
 _SWAP_SWEEPS = 30
 _GROWN_SWEEPS = 8
 _WORTH_A_SWAP = 1e-3
+# Shares of the components that are taken out together where swaps of one do not help.
+_REPLANTED_SHARES = (0.1, 0.3, 0.2, 0.4, 0.3, 0.5)
+_REGROWTH_SWEEPS = 5
 
 
 @dataclass
@@ -104,9 +107,14 @@ class CoreFit:
         point = self.polish(point)
         better = self.reseeded(point)
         point = point if better is point else self.polish(better)
-        if certified or not self.compressed or self.monitor.ended is not None:
+        if certified or self.monitor.ended is not None:
             return point
-        if self.floor and point.loss <= self.floor.level(self.core.shape, self.rank):
+        if not self.compressed:
+            return self._disentangled(point) if 1 < self.rank <= _LARGEST_NEWTON else point
+        level = self.floor.level(self.core.shape, self.rank) if self.floor else 0.0
+        if self.floor and self.floor.sharp:
+            point = self._replanted(point, level)
+        if point.loss <= level:
             return point
         return self._challenged(point, search, bases)
 
@@ -124,6 +132,54 @@ class CoreFit:
         rival = silent.reseeded(rival)
         self.monitor.record(rival.loss, lambda: self.assemble(rival))
         return rival
+
+    def _replanted(self, point: Point, level: float) -> Point:
+        """Take out weak components and grow others while noise does not explain the residual.
+
+        Where the floor is sharp, a residual above it means that components are entangled, of
+        which re-seeding, one component at a time, may see nothing. The cheapest ones to miss are
+        taken out, and the residual is filled with as many, one after the other.
+        """
+        best = point
+        for share in _REPLANTED_SHARES:
+            if best.loss <= level or self.monitor.ended is not None:
+                break
+            trial = self._replant(best, max(int(share * self.rank), 2))
+            best = min(best, trial, key=lambda p: p.loss)
+        if best is not point:
+            self.monitor.record(best.loss, lambda: self.assemble(best))
+        return best
+
+    def _disentangled(self, point: Point) -> Point:
+        """Replant pairs of components while the residual has room for one and that helps.
+
+        For fits that no floor can judge: the residual asks for a component, as in `reseeded`.
+        """
+        for _ in range(_SWAPS):
+            if self.monitor.ended is not None or point.loss <= self.smallest:
+                break
+            _, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
+            if gain <= _SWAP_RATIO * component_costs(point).min():
+                break
+            trial = self._replant(point, 2)
+            if trial.loss >= point.loss * (1 - _WORTH_A_SWAP):
+                break
+            point = trial
+            self.monitor.record(point.loss, lambda p=point: self.assemble(p))  # type: ignore[misc]
+        return point
+
+    def _replant(self, point: Point, count: int) -> Point:
+        """A fit with the `count` components that are cheapest to miss grown anew."""
+        silent = replace(self, monitor=replace(self.monitor, callback=None, history=[]))
+        count = min(count, self.rank - 1)
+        weakest = np.argsort(component_costs(point))[:count]
+        trial = self.sweeps.start(balanced([np.delete(f, weakest, axis=0) for f in point.factors]))
+        for _ in range(count):
+            for _ in range(_REGROWTH_SWEEPS):
+                trial = self.sweeps.extrapolated(trial)
+            residual = self.problem.residual(trial.factors)
+            trial = self._grown(trial, *leading_rank_one(residual, self.rng))
+        return silent.polish(trial)
 
     # Starts
 
@@ -214,9 +270,7 @@ class CoreFit:
             rows, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
             if gain <= _SWAP_RATIO * component_costs(point).min():
                 break
-            scale = gain ** (0.5 / len(rows))
-            pairs = zip(point.factors, rows, strict=True)
-            grown = self.sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
+            grown = self._grown(point, rows, gain)
             for _ in range(_GROWN_SWEEPS):
                 grown = self.sweeps.extrapolated(grown)
             least = int(np.argmin(component_costs(grown)))
@@ -229,6 +283,12 @@ class CoreFit:
                 break
             point = self.settled(trial)
         return point
+
+    def _grown(self, point: Point, rows: Sequence[Array], gain: float) -> Point:
+        """A point with one more component, given by unit rows and its energy."""
+        scale = gain ** (0.5 / len(rows))
+        pairs = zip(point.factors, rows, strict=True)
+        return self.sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
 
 
 def component_costs(point: Point) -> Array:

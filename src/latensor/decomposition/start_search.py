@@ -43,15 +43,24 @@ class NoiseFloor:
     ----------
     shape : of the tensor
     variance : float, squared noise per entry: the energy outside the core over its entries
+    sharp : bool, whether the core has only directions of the signal, so that its noise is like
+        that of all other entries; a core with spare directions holds the largest of the noise
     """
 
     shape: tuple[int, ...]
     variance: float
+    sharp: bool = False
 
     def level(self, core_shape: Sequence[int], rank: int) -> float:
         """The loss of a perfect fit of a core: that of noise alone, with a margin."""
         entries = max(prod(core_shape) - parameters(core_shape, rank), 0)
-        return 1.15 * self.variance * entries * noise_spread(self.shape, core_shape)
+        if self.sharp:
+            # Three standard deviations of a chi-squared sum, and a tenth for directions that lean
+            # towards the noise.
+            margin = 1.1 + 3.0 * np.sqrt(2.0 / max(entries, 1))
+        else:
+            margin = 1.15 * noise_spread(self.shape, core_shape)
+        return float(margin * self.variance * entries)
 
     def certifies(self, point: Point, core_shape: Sequence[int], rank: int) -> bool:
         """Whether a core fit is down at the noise with every component well above it."""

@@ -8,11 +8,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from latensor.arrays import RandomState, check_positive_int, generator
-from latensor.decomposition.setup import as_tensor
+import numpy as np
+
+from latensor.arrays import RandomState, check_positive_int, generator, to_host
+from latensor.decomposition.setup import UnscaledTensorError, as_tensor
 from latensor.diagnostics.rank_evidence import Examination, RankEvidence
 from latensor.diagnostics.statements import plain
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.contractible import Contractible
+from latensor.tensors.dense import DenseTensor
 
 # Ranks tried unless told; in larger tensors, how many in a row may explain no more than noise.
 _MAX_RANK = 15
@@ -134,22 +138,38 @@ def select_rank(
         raise InvalidInputError(f"n_splits={n_splits!r} must be an integer of at least 0")
     limit = min(_MAX_RANK, _largest_rank(data.shape))
     last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
-    examination = Examination(data, last, n_splits, generator(random_state))
-    rows = [examination.empty()]
+    examination, scale = _examined(data, last, n_splits, generator(random_state))
+    rows = [_rescaled(examination.empty(), scale)]
     if examination.squared_norm == 0.0:
         reason = "All entries of the tensor are zero."
         return RankSelection(0, reason, tuple(rows), False, examination.shape, ())
     patient = max_rank is not None or examination.entries <= _SMALL
     unbeaten = 0
     for rank in range(1, last + 1):
-        rows.append(examination.row(rank))
+        rows.append(_rescaled(examination.row(rank), scale))
         while examination.beaten(unbeaten):
             unbeaten += 1
         if examination.exact(rows[-1]) or (not patient and rank - unbeaten >= _PATIENCE):
             break
     rank, reason, structured = _choose(rows, unbeaten, examination, last)
-    spectra = tuple(tuple(float(v) for v in values) for values in examination.spectra)
+    spectra = tuple(tuple(float(v) * scale for v in values) for values in examination.spectra)
     return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
+
+
+def _examined(
+    data: Contractible, last: int, n_splits: int, rng: np.random.Generator
+) -> tuple[Examination, float]:
+    """The examination of a tensor, and what its entries were divided by to stay in range."""
+    try:
+        return Examination(data, last, n_splits, rng), 1.0
+    except UnscaledTensorError as error:
+        # The scale is a power of two: nothing but the exponents of the entries changes.
+        smaller = DenseTensor(to_host(data.reference) / data.reference.dtype.type(error.scale))
+        return Examination(smaller, last, n_splits, rng), error.scale
+
+
+def _rescaled(row: RankEvidence, scale: float) -> RankEvidence:
+    return row if row.noise is None else dataclasses.replace(row, noise=row.noise * scale)
 
 
 def _largest_rank(shape: Sequence[int]) -> int:

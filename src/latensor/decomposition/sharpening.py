@@ -1,0 +1,156 @@
+"""Find the directions of weak components that the noise hides from a plain compression.
+
+A direction of mode n shows in the compressed unfolding only if its energy exceeds the edge of the
+noise, variance (sqrt(d_n) + sqrt(columns))^2. A compression with many spare directions has many
+columns, so that a weak component may drown and a core fit has nothing to find it by. Fewer
+directions in the other modes lower the edge: rounds of higher-order orthogonal iteration that
+narrow the bases step by step down to the rank bring the component out, and the core that remains
+is small and nearly free of noise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Enum
+from math import prod
+
+import numpy as np
+
+from latensor.arrays import Array, like, to_host
+from latensor.decomposition.compression import Compression, leading_directions, unfolding
+from latensor.decomposition.problem import DenseProblem, Problem, multiply_mode
+from latensor.decomposition.starts import parameters
+
+# Energies over the edge of the noise: up to here a direction is noise, ...
+_NOISE = 1.5
+# ... from here on it is certainly found in a compression with spare directions, ...
+_CLEAR = 2.0
+# ... and in one without.
+_FOUND = 1.5
+# Share of the directions that may be unclear: more of them mean that the rank is too high.
+_FEW = 0.25
+# Entries per parameter that a core without spare directions must have for noise to be measured.
+_ENTRIES = 2
+# Shares of the spare directions that are kept, round by round in pass by pass. The long way is
+# for components so weak that larger steps lose them for good.
+_SHORT = ((0.5, 0.25), (0.25, 0.0), (0.0,))
+_LONG = ((0.75, 0.5), (0.5, 0.35), (0.35, 0.25), (0.2, 0.1), (0.1, 0.0), (0.0,))
+
+
+class Directions(Enum):
+    """What a compression shows of the components.
+
+    CLEAR: `rank` directions per mode stand out of the noise, and nothing else.
+    HIDDEN: the same, but a few of them do not stand out.
+    MIXED: anything else, such as more structure than `rank` components or fewer components, or
+        a rank so low that `rank` directions per mode leave no residual to judge.
+    """
+
+    CLEAR = "clear"
+    HIDDEN = "hidden"
+    MIXED = "mixed"
+
+
+def visible(
+    compression: Compression, shape: Sequence[int], rank: int, variance: float
+) -> Directions:
+    """Whether a tensor is `rank` components and noise, and whether a compression shows them all.
+
+    Parameters
+    ----------
+    compression : of a tensor of this `shape`, by energy
+    rank : int
+    variance : float, squared noise per entry
+    """
+    pairs = zip(compression.core.shape, compression.bases, strict=True)
+    narrow = [r if u is None else rank for r, u in pairs]
+    if prod(narrow) < _ENTRIES * parameters(narrow, rank):
+        return Directions.MIXED
+    heights = _heights(compression, shape, variance)
+    if not heights or any(height[rank] > _NOISE for height in heights):
+        return Directions.MIXED
+    unclear = max(int(np.sum(height[:rank] < _CLEAR)) for height in heights)
+    if unclear == 0:
+        return Directions.CLEAR
+    few = unclear <= max(_FEW * rank, 1) and len(heights) > 1
+    return Directions.HIDDEN if few else Directions.MIXED
+
+
+def narrowed(compression: Compression, rank: int) -> Compression:
+    """A compression by energy cut to its `rank` leading directions per compressed mode."""
+    kept = tuple(slice(None if u is None else rank) for u in compression.bases)
+    core = np.ascontiguousarray(compression.core[kept])
+    bases = tuple(None if u is None else u[:rank] for u in compression.bases)
+    lost = float(np.vdot(compression.core, compression.core).real - np.vdot(core, core).real)
+    return Compression(core, bases, compression.base + max(lost, 0.0))
+
+
+def sharpened(
+    problem: Problem, compression: Compression, rank: int, rng: np.random.Generator
+) -> Compression:
+    """A compression to `rank` directions per mode, those of the signal rather than of the noise.
+
+    Each pass over the tensor holds the basis of one mode and improves the others on the tensor
+    contracted with it, in rounds that keep fewer and fewer spare directions. Modes that were not
+    compressed stay so.
+    """
+    short = _iterated(problem, compression, rank, rng, _SHORT)
+    variance = short.base / (prod(problem.shape) - short.core.size)
+    heights = _heights(short, problem.shape, variance)
+    if min(height[rank - 1] for height in heights) >= _FOUND:
+        return short
+    long = _iterated(problem, compression, rank, rng, _LONG)
+    return min(short, long, key=lambda c: c.base)
+
+
+def _heights(compression: Compression, shape: Sequence[int], variance: float) -> list[Array]:
+    """The energies of the directions of each compressed mode, relative to the edge of the noise."""
+    heights = []
+    for mode, basis in enumerate(compression.bases):
+        if basis is not None:
+            matrix = unfolding(compression.core, mode)
+            edge = variance * (np.sqrt(shape[mode]) + np.sqrt(matrix.shape[1])) ** 2
+            heights.append(np.linalg.eigvalsh(matrix @ matrix.conj().T)[::-1] / edge)
+    return heights
+
+
+def _iterated(
+    problem: Problem,
+    compression: Compression,
+    rank: int,
+    rng: np.random.Generator,
+    schedule: Sequence[Sequence[float]],
+) -> Compression:
+    bases = [None if u is None else np.asarray(to_host(u)) for u in compression.bases]
+    modes = [n for n, u in enumerate(bases) if u is not None]
+    spare = compression.core.shape[modes[0]] - rank
+    held, view = modes[0], problem
+    for shares in schedule:
+        held = modes[-1] if held == modes[0] else modes[0]
+        view = _contracted(problem, bases, held)
+        for share in shares:
+            for mode in modes:
+                if mode != held:
+                    seen = view.project(_others(bases, view, problem, held, mode))
+                    size = rank + int(share * spare)
+                    bases[mode] = leading_directions(unfolding(seen, mode), size, rng)
+    core = view.project(_others(bases, view, problem, held, None))
+    base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
+    native = [None if u is None else like(u, compression.bases[n]) for n, u in enumerate(bases)]
+    return Compression(core, tuple(native), base)
+
+
+def _contracted(problem: Problem, bases: Sequence[Array | None], held: int) -> Problem:
+    """The tensor in the coordinates of one basis where that is a dense array; itself elsewhere."""
+    basis = bases[held]
+    if not isinstance(problem, DenseProblem) or basis is None:
+        return problem
+    return DenseProblem(multiply_mode(problem.tensor, basis.conj(), held), squared_norm=0.0)
+
+
+def _others(
+    bases: Sequence[Array | None], view: Problem, problem: Problem, held: int, mode: int | None
+) -> list[Array | None]:
+    """What is left to project a view on: every basis but that of `mode`, and the held one once."""
+    done = (mode,) if view is problem else (mode, held)
+    return [None if n in done else basis for n, basis in enumerate(bases)]
