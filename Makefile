@@ -5,7 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-matrices
+.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-matrices \
+	bench-topics bench-topics-stream
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -59,6 +60,16 @@ bench-tucker: $(VENV)/.installed-dev  ## Tucker beside TensorLy and pyttb
 
 bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 	$(BIN)/python -m benchmarks.matrices
+
+$(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
+	$(PIP) install -e ".[bench-topics]"
+	@touch $@
+
+bench-topics: $(VENV)/.installed-bench-topics  ## Topics beside tomotopy, topica, scikit-learn and gensim
+	$(BIN)/python -m benchmarks.topics
+
+bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
+	$(BIN)/python -m benchmarks.topics_stream
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
