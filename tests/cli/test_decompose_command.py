@@ -256,7 +256,7 @@ def test_an_interrupted_run_leaves_everything_as_it_was(run, file, tmp_path, mon
 
     monkeypatch.setattr(latensor.plots, "components", interrupt)
     result = run(file, "--rank", 2, "--out", out)
-    assert result.exit_code == 1
+    assert result.exit_code == 130
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before
     assert out.exists() == existing
     assert not list(tmp_path.glob(".latensor*"))

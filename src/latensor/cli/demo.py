@@ -1,106 +1,113 @@
-"""`latensor demo`: the image example of the monograph's section 5.4, on a photograph at hand."""
+"""`latensor demo`: the topics of the documentation of the Python packages at hand."""
 
 from __future__ import annotations
 
-import time
+import json
 from pathlib import Path
-from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
-from rich.table import Table
 
-import latensor as lt
-from latensor.cli.progress import progress_meter
-from latensor.cli.refusal import errors_in_one_line
+from latensor.cli.corpus import Reading
+from latensor.cli.docstrings import Docstring, collect_docstrings, installed_packages
+from latensor.cli.findings import say
+from latensor.cli.image_demo import image_demo
+from latensor.cli.mixtures import whole_file
+from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.topic_progress import topic_meter
+from latensor.cli.topic_run import Wish, learn, print_topics
+from latensor.cli.topics import read_topics
+from latensor.report import write_report
 
-RANKS = (5, 15, 50)
+CORPUS = "docstrings.jsonl"
+REPORT = "topics.html"
+_EXAMPLES = 3
+_SEED = 0
+# About as many as the moments of these documents support firmly, four times their noise. Words held
+# out would speak for eighty, many of which two halves of the documents do not agree on.
+_TOPICS = 20
+# Words, not the names of variables.
+_TOKENS = "[a-z]{3,}"
+_EPILOG = """\b
+Examples:
+  latensor demo                          learn topics, write demo-output/topics.html
+  latensor demo --topics auto            as many as words held out speak for
+  latensor demo --image china            compress a photograph instead, demo-output/image.png
+"""
 
 
-@click.command(epilog="Example: latensor demo --out pictures")
+@click.command(epilog=_EPILOG)
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
     default=Path("demo-output"),
     show_default=True,
-    help="Folder for the picture; made if it does not exist.",
+    help="Folder for what is made; made itself if it does not exist.",
+)
+@click.option(
+    "--topics",
+    callback=read_topics,
+    default=str(_TOPICS),
+    show_default=True,
+    metavar="K|auto",
+    help="Number of topics; auto chooses it and shows why.",
 )
 @click.option(
     "--image",
     type=click.Choice(["china", "flower"]),
-    default="china",
-    show_default=True,
-    help="Which of the two photographs that scikit-learn ships.",
+    help="Compress one of the two photographs that scikit-learn ships, instead.",
 )
-def demo(out: Path, image: str) -> None:
-    """Compress a photograph by CP and Tucker decomposition and draw the result."""
+@click.option("--limit", type=click.IntRange(min=1), hidden=True)
+@click.pass_context
+def demo(
+    context: click.Context, /, out: Path, topics: int | str, image: str | None, limit: int | None
+) -> None:
+    """Learn the topics of the documentation of the Python packages installed here.
+
+    The documents are the docstrings of the standard library, NumPy, SciPy and scikit-learn: about
+    ten thousand, read from their source files without importing anything.
+    """
     with errors_in_one_line():
         console = Console()
-        photograph = _load(image)
-        shape = " x ".join(str(d) for d in photograph.shape)
-        console.print(f"A photograph is a tensor of {shape} numbers (rows, columns, colours).")
-        table, pictures = _compress(photograph, console)
-        console.print(table)
-        path = _draw(pictures, out)
-        console.print(f"The pictures are in {path}", soft_wrap=True)
+        if image is not None:
+            if context.get_parameter_source("topics") is not ParameterSource.DEFAULT:
+                raise Refusal("--topics and --image exclude each other: give one of them")
+            image_demo(image, out, console)
+            return
+        with topic_meter(console) as meter, meter.step("reading source files", "collecting"):
+            docstrings = collect_docstrings(
+                installed_packages(),
+                lambda read, files: meter.share(read / files, f"{read:,} of {files:,} files"),
+                limit=limit,
+            )
+        say(
+            console,
+            f"{len(docstrings):,} docstrings of the standard library, NumPy, SciPy and "
+            f"scikit-learn in {meter.seconds['collecting']:.1f} s",
+        )
+        _learn(docstrings, topics, out, console)
 
 
-def _compress(photograph: Any, console: Console) -> tuple[Table, dict[str, Any]]:
-    """CP of several ranks, and Tucker as large and as exact as the last of them."""
-    table = Table("form", "numbers kept", "times smaller", "relative error", "seconds")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    pictures = {f"original, {photograph.size:,} numbers": photograph}
-
-    def add(form: str, found: Any, kept: int, start: float) -> None:
-        seconds = f"{time.perf_counter() - start:.2f}"
-        smaller = f"{photograph.size / kept:.0f}"
-        table.add_row(form, f"{kept:,}", smaller, f"{found.residual:.3f}", seconds)
-        pictures[f"{form}, {kept:,} numbers"] = found.tensor.to_dense()
-
-    with progress_meter(console, len(RANKS) + 2) as meter:
-        for rank in RANKS:
-            show, start = meter.step(f"CP of rank {rank}"), time.perf_counter()
-            found = lt.decompose(photograph, rank, random_state=0, callback=show)
-            kept = rank * (sum(photograph.shape) + 1)
-            add(f"CP of rank {rank}", found, kept, start)
-            meter.done()
-        side = _side_of_size(photograph.shape, kept)
-        for same, settings in (("size", {"ranks": side}), ("error", {"error": found.residual})):
-            meter.step(f"Tucker of the same {same}")
-            start = time.perf_counter()
-            # Three colours are few enough: cutting them saves little and shows at once.
-            other = lt.tucker(photograph, modes=(0, 1), **settings, random_state=0)
-            core = " x ".join(str(d) for d in other.ranks)
-            add(f"Tucker {core}", other, _tucker_size(photograph.shape, other.ranks), start)
-            meter.done()
-    return table, pictures
-
-
-def _tucker_size(shape: tuple[int, ...], ranks: tuple[int, ...]) -> int:
-    """The numbers in a core and in the factors of rows and columns."""
-    return ranks[0] * ranks[1] * ranks[2] + shape[0] * ranks[0] + shape[1] * ranks[1]
-
-
-def _side_of_size(shape: tuple[int, ...], numbers: int) -> int:
-    """The largest core, as many rows as columns and all colours, that needs no more numbers."""
-    side = 1
-    while _tucker_size(shape, (side + 1, side + 1, shape[2])) <= numbers:
-        side += 1
-    return side
-
-
-def _load(image: str) -> Any:
-    from sklearn.datasets import load_sample_image
-
-    return load_sample_image(f"{image}.jpg").astype(float)
-
-
-def _draw(pictures: dict[str, Any], out: Path) -> Path:
-    try:
-        from latensor.plots import images, save
-    except ImportError as error:
-        raise click.ClickException(
-            "drawing needs matplotlib: pip install 'latensor[plots]'"
-        ) from error
-    return save(images(pictures), out / "image.png")
+def _learn(docstrings: list[Docstring], topics: int | str, out: Path, console: Console) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    corpus, report = out / CORPUS, out / REPORT
+    with whole_file(corpus) as passing, open(passing, "x", encoding="utf-8") as stream:
+        for docstring in docstrings:
+            stream.write(json.dumps(docstring._asdict()) + "\n")
+    command = (
+        f"latensor topics {corpus} --token-pattern '{_TOKENS}' --topics {topics} --seed {_SEED} "
+        f"--out {report}"
+    )
+    wish = Wish(
+        topics=topics,
+        seed=_SEED,
+        title="Documentation of Python, NumPy, SciPy and scikit-learn",
+        command=command,
+        names=[docstring.name for docstring in docstrings],
+    )
+    learned = learn(Reading(corpus, token_pattern=_TOKENS), wish, console, _EXAMPLES)
+    print_topics(learned, console)
+    write_report(learned.page, report)
+    say(console, f"The report is in {report}: open it in a browser")
+    say(console, f"The documents are in {corpus}; the same by hand:\n  {command}")

@@ -1,0 +1,217 @@
+"""Documents for `latensor topics`: read with sensible defaults, and what was left out, in words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latensor.cli.refusal import Refusal
+from latensor.cli.topic_progress import TopicMeter
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.sources import Spool, read_documents
+from latensor.sources.vocabulary import read_vocabulary
+from latensor.sources.words import SelectedWords, WordChoice, word_frequencies
+
+# The least number of documents that a word of a text must stand in, for corpora of so many.
+_RARE = ((1000, 5), (200, 3), (50, 2), (0, 1))
+_FREQUENT = 0.5
+# What messages of the library call an argument, and what it is called here.
+_OPTIONS = {
+    "n_components": "--topics",
+    "min_df": "--min-df",
+    "max_df": "--max-df",
+    "max_features": "--max-features",
+    "stop_words": "--stop-words",
+    "text_column": "--text-column",
+    "token_pattern": "--token-pattern",
+    "random_state": "--seed",
+    "n_jobs": "--jobs",
+}
+_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})\b")
+_VOCABULARY = re.compile(r"\bvocabulary(?==| holds| has|\[)")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How to read a file: what the user asked for, None where nothing was said.
+
+    Attributes
+    ----------
+    file : Path
+    format, text_column, token_pattern : as for `read_documents`
+    vocabulary : Path of a file of words
+    min_df, max_df : int or share
+    stop_words : "english", "none" or the path of a file
+    max_features : int
+    """
+
+    file: Path
+    format: str | None = None
+    text_column: str | None = None
+    token_pattern: str | None = None
+    vocabulary: Path | None = None
+    min_df: float | None = None
+    max_df: float | None = None
+    stop_words: str | None = None
+    max_features: int | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Corpus:
+    """Documents that were read, counted and kept for more passes.
+
+    Attributes
+    ----------
+    documents : source of counts, of the words that were kept
+    texts : source with `excerpts`, or None where the file holds counts
+    settings : the choices that were made, as arguments of `read_documents`
+    remarks : what was read and what was left out, a sentence each
+    advice : str, what the user may want to do, or nothing
+    """
+
+    documents: Any
+    texts: Any
+    settings: dict[str, Any]
+    remarks: list[str] = field(default_factory=list)
+    advice: str = ""
+
+
+@contextmanager
+def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
+    """Read a file and choose its words; temporary files are gone when the block ends."""
+    with in_options():
+        words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
+        plain = open_source(reading, words, meter)
+        is_text = hasattr(plain, "excerpts")
+        # Words that nobody has chosen are for the most part grammar, and slips of the pen.
+        choosing = is_text and words is None
+        # A text whose words were counted is kept already; everything else is read only once.
+        keeping: Any = nullcontext(plain) if choosing else Spool(plain)
+    with keeping as kept_file:
+        with in_options():
+            counted = word_frequencies(kept_file)
+            settings = _settings(reading, choosing, counted[2])
+            choice = WordChoice(**{**settings, "stop_words": _listed(settings["stop_words"])})
+            allowed = np.broadcast_to(choice.keep(plain.vocabulary), counted[0].shape)
+            kept = choice.within(*counted, allowed)
+        names = plain.vocabulary or [str(column) for column in range(plain.n_features)]
+        documents = SelectedWords(kept_file, kept, [names[j] for j in kept.tolist()])
+        remarks = _remarks(settings, counted, kept, allowed, reading)
+        texts = plain if is_text else None
+        yield Corpus(documents, texts, settings, remarks, _advice(reading, documents.vocabulary))
+
+
+def open_source(reading: Reading, words: list[str] | None, meter: TopicMeter) -> Any:
+    """The documents of a file, counted by given words or by all of its own."""
+    more: dict[str, Any] = {"format": reading.format, "text_column": _column(reading)}
+    if reading.token_pattern is not None:
+        more["token_pattern"] = reading.token_pattern
+    found = read_documents(reading.file, vocabulary=words, progress=meter.reading, **more)
+    if words is not None and hasattr(found, "excerpts") and any(w != w.lower() for w in words):
+        # Words with capitals can only be found in texts that keep them.
+        more["lowercase"] = False
+        found = read_documents(reading.file, vocabulary=words, progress=meter.reading, **more)
+    return found
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Let messages of the library name the options of the command in place of arguments."""
+    try:
+        yield
+    except (InvalidInputError, NotIdentifiableError) as error:
+        text = _ARGUMENT.sub(lambda found: _OPTIONS[found[1]], str(error))
+        raise Refusal(_VOCABULARY.sub("--vocab", text)) from error
+
+
+def _column(reading: Reading) -> str | int | None:
+    """A column by name or, in a table without header line, by number."""
+    name = reading.text_column
+    if name is None or not name.isdecimal():
+        return name
+    suffixes = {suffix.lower() for suffix in reading.file.suffixes}
+    is_table = reading.format == "csv" or (not reading.format and suffixes & {".csv", ".tsv"})
+    return int(name) if is_table else name
+
+
+def _settings(reading: Reading, choosing: bool, n_documents: int) -> dict[str, Any]:
+    """Which words to keep, as arguments of `read_documents`: as asked, else what suits text."""
+    rare = next(least for size, least in _RARE if n_documents >= size)
+    stop_words = reading.stop_words or ("english" if choosing else "none")
+    return {
+        "min_df": (rare if choosing else 1) if reading.min_df is None else reading.min_df,
+        "max_df": (_FREQUENT if choosing else 1.0) if reading.max_df is None else reading.max_df,
+        "stop_words": None if stop_words == "none" else stop_words,
+        "max_features": reading.max_features,
+    }
+
+
+def _listed(stop_words: str | None) -> str | list[str] | None:
+    """Stop words by name, or from a file with one a line."""
+    if stop_words is None or stop_words == "english":
+        return stop_words
+    try:
+        words = Path(stop_words).read_text(encoding="utf-8").split()
+    except UnicodeDecodeError:
+        raise Refusal(f"--stop-words={stop_words} is not UTF-8 text") from None
+    except OSError as error:
+        raise Refusal(
+            f"--stop-words={stop_words}: {error.strerror}; give english, none, or a file of words"
+        ) from None
+    return sorted({form for word in words for form in (word, word.lower())})
+
+
+def _advice(reading: Reading, words: list[str] | None) -> str:
+    """What to do about function words that nobody has spoken of."""
+    if words is None or reading.stop_words is not None:
+        return ""
+    found = [words[j] for j in np.flatnonzero(~WordChoice(stop_words="english").keep(words))]
+    if not found:
+        return ""
+    shown = ", ".join(found[:3]) + (", ..." if len(found) > 3 else "")
+    return f"Function words are among the words ({shown}): --stop-words english leaves them out"
+
+
+def _remarks(
+    settings: dict[str, Any],
+    counted: tuple[Any, Any, int],
+    kept: Any,
+    allowed: Any,
+    reading: Reading,
+) -> list[str]:
+    frequencies, totals, n_documents = counted
+    low, high = (
+        value if isinstance(value, int) else value * n_documents
+        for value in (settings["min_df"], settings["max_df"])
+    )
+    rare = int((allowed & (frequencies < low) & (frequencies > 0)).sum())
+    frequent = int((allowed & (frequencies > high)).sum())
+    few = f"fewer than {low:,.0f} documents" if low != 2 else "only one document"
+    stopped = int((~allowed).sum())
+    bounded = len(frequencies) - stopped - rare - frequent - len(kept)
+    dropped = {
+        "stop words": stopped,
+        f"words in {few}": rare,
+        f"words in more than {high:,.0f} documents": frequent,
+        "less frequent words": bounded if settings["max_features"] else 0,
+    }
+    n_tokens = float(totals.sum())
+    remarks = [
+        f"{reading.file}: {n_documents:,} documents, {n_tokens:,.0f} words, {len(totals):,} "
+        "different ones"
+    ]
+    parts = [f"{number:,} {what}" for what, number in dropped.items() if number]
+    if parts:
+        share = totals[kept].sum() / max(n_tokens, 1.0)
+        left = f"{len(kept):,} words stay, {share:.0%} of all"
+        remarks.append(f"Left out: {', '.join(parts)}; {left}")
+    unseen = int((frequencies[kept] == 0).sum())
+    if unseen:
+        remarks.append(f"{unseen:,} words of the vocabulary stand in no document")
+    return remarks

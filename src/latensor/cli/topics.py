@@ -1,0 +1,268 @@
+"""`latensor topics`: from a file of documents to topics, a certificate and a report."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from latensor.cli.corpus import Reading
+from latensor.cli.findings import say
+from latensor.cli.mixtures import apply_model
+from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.topic_run import Wish, learn, print_topics
+from latensor.report import write_report
+
+_EXAMPLES = 3
+_EPILOG = """\b
+Examples:
+  latensor topics reviews.txt                        one document a line; choose how many topics
+  latensor topics reviews.jsonl.gz --text-column body --topics 40 --out report.html
+  latensor topics reviews.csv --stop-words none --min-df 0.001 --save model.npz
+  latensor topics docword.nips.txt.gz --vocab vocab.nips.txt --topics 50
+  latensor topics --apply model.npz new.txt --out mixtures.csv
+"""
+# What changes a model, and so has no place where a saved one is applied.
+_LEARNING = {
+    "topics": "--topics",
+    "min_df": "--min-df",
+    "max_df": "--max-df",
+    "stop_words": "--stop-words",
+    "max_features": "--max-features",
+    "seed": "--seed",
+    "refine": "--refine",
+    "words": "--words",
+    "save": "--save",
+}
+
+
+def read_topics(context: Any, parameter: Any, value: str) -> int | str:
+    """A number of topics as typed: a whole number of at least 1, or auto."""
+    return _whole_or_auto("--topics", value, 1)
+
+
+def _read_refine(context: Any, parameter: Any, value: str) -> int | str:
+    return _whole_or_auto("--refine", value, 0)
+
+
+def _whole_or_auto(option: str, value: str, least: int) -> int | str:
+    if value == "auto":
+        return value
+    if not value.isdecimal() or int(value) < least:
+        raise Refusal(f"{option}={value} must be a whole number of at least {least}, or auto")
+    return int(value)
+
+
+def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = int(value) if value.isdecimal() else float(value)
+    except ValueError:
+        number = -1.0
+    if not (number >= 1 if isinstance(number, int) else 0 <= number <= 1):
+        raise Refusal(
+            f"{parameter.opts[0]}={value} must be a number of documents (1, 2, ...) or a share of "
+            "them (0.0 to 1.0)"
+        )
+    return number
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--topics",
+    callback=read_topics,
+    default="auto",
+    show_default=True,
+    metavar="K|auto",
+    help="Number of topics; auto chooses it and shows why.",
+)
+@click.option(
+    "--vocab",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="The words of uci and ldac columns, one a line; for text, the words to count.",
+)
+@click.option(
+    "--format",
+    "kind",
+    type=click.Choice(["uci", "ldac", "text", "jsonl", "csv"]),
+    help="What FILE is; told from its content unless given. text is one document a line.",
+)
+@click.option(
+    "--text-column",
+    metavar="NAME",
+    help="The member of jsonl or the column of csv that holds the text.  [default: text]",
+)
+@click.option(
+    "--token-pattern",
+    metavar="REGEX",
+    help="What a word of a text is.  [default: two or more letters, digits or underscores]",
+)
+@click.option(
+    "--min-df",
+    callback=_read_frequency,
+    metavar="N|SHARE",
+    help="Leave out words in fewer documents.  [default for text: 5; less below 1000 documents]",
+)
+@click.option(
+    "--max-df",
+    callback=_read_frequency,
+    metavar="N|SHARE",
+    help="Leave out words in more documents.  [default for text: 0.5]",
+)
+@click.option(
+    "--stop-words",
+    metavar="english|none|FILE",
+    help="Words to leave out, as a list that is known or a file.  [default for text: english]",
+)
+@click.option(
+    "--max-features",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="Keep only so many words, the most frequent ones.",
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same answer.",
+)
+@click.option(
+    "--refine",
+    callback=_read_refine,
+    default="auto",
+    show_default=True,
+    metavar="N|auto",
+    help="Passes of the likelihood polish; 0 is the answer of the moments.",
+)
+@click.option(
+    "--words",
+    metavar="N",
+    type=click.IntRange(min=1),
+    default=10,
+    show_default=True,
+    help="Words shown of every topic.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Threads; the answer is the same for any number.  [default: all processors]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write the report (.html) or, with --apply, the shares (.csv or .npz).",
+)
+@click.option(
+    "--save",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Where to write the model, for --apply and for Python (.npz).",
+)
+@click.option(
+    "--apply",
+    "model",
+    type=click.Path(path_type=Path),
+    metavar="MODEL",
+    help="Find the topics of a saved model in the documents of FILE, instead of learning.",
+)
+@click.pass_context
+def topics(context: click.Context, /, model: Path | None, **options: Any) -> None:
+    """Learn the topics of the documents in FILE and say how far to trust them.
+
+    FILE is text with one document a line, JSON lines, CSV, or word counts (UCI bag-of-words,
+    LDA-C), plain or compressed by gzip. Texts are lowercased. Without --out and --save nothing is
+    written. Topics and documents count from 0, as in Python.
+
+    With --apply, FILE is read with the words of a saved model, and the share of every topic in
+    every document goes to --out or, as CSV, to the standard output.
+    """
+    reading = Reading(
+        file=options["file"],
+        format=options["kind"],
+        text_column=options["text_column"],
+        token_pattern=options["token_pattern"],
+        vocabulary=options["vocab"],
+        min_df=options["min_df"],
+        max_df=options["max_df"],
+        stop_words=options["stop_words"],
+        max_features=options["max_features"],
+    )
+    out, save = options["out"], options["save"]
+    with errors_in_one_line():
+        if model is not None:
+            _refuse_learning(context)
+            _check_target("--out", out, reading, (".csv", ".npz"))
+            # The standard output is for the shares.
+            apply_model(model, reading, out, options["jobs"], Console(stderr=True))
+            return
+        _check_target("--out", out, reading, (".html", ".htm"))
+        _check_target("--save", save, reading, ())
+        _learn(reading, options, _command(context), out, save)
+
+
+def _learn(
+    reading: Reading, options: dict[str, Any], command: str, out: Path | None, save: Path | None
+) -> None:
+    console = Console()
+    wish = Wish(
+        topics=options["topics"],
+        refine=options["refine"],
+        seed=options["seed"],
+        jobs=options["jobs"],
+        n_words=options["words"],
+        command=command,
+    )
+    learned = learn(reading, wish, console, _EXAMPLES if out is not None else 0)
+    print_topics(learned, console)
+    if save is not None:
+        learned.model.save(save)
+        say(console, f"The model is in {save}")
+    if out is not None:
+        write_report(learned.page, out)
+        say(console, f"The report is in {out}")
+
+
+def _refuse_learning(context: click.Context) -> None:
+    for name, option in _LEARNING.items():
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise Refusal(f"{option} has no place beside --apply: the model is learned already")
+
+
+def _check_target(
+    option: str, target: Path | None, reading: Reading, suffixes: tuple[str, ...]
+) -> None:
+    """Refuse before the work what could not be written after it."""
+    if target is None:
+        return
+    if suffixes and target.suffix.lower() not in suffixes:
+        raise Refusal(f"{option}={target} must end with {' or '.join(suffixes)}")
+    if target.is_dir():
+        raise Refusal(f"{option}={target} is a folder: give a file")
+    if not target.absolute().parent.is_dir():
+        raise Refusal(f"{option}={target}: the folder {target.parent} does not exist")
+    for source in (reading.file, reading.vocabulary):
+        if source is not None and source.exists() and target.exists() and target.samefile(source):
+            raise Refusal(f"{option}={target} would overwrite what is read")
+
+
+def _command(context: click.Context) -> str:
+    """What was typed, as far as it was, in a form that can be pasted."""
+    words = ["latensor", "topics", str(context.params["file"])]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        typed = context.get_parameter_source(parameter.name or "")
+        is_option = isinstance(parameter, click.Option) and value is not None
+        if is_option and typed is not ParameterSource.DEFAULT:
+            words += [parameter.opts[0], str(value)]
+    return shlex.join(words)
