@@ -20,6 +20,9 @@ import numpy as np
 # Sums over topics may be reordered, by the compiler alone: the order is fixed in the machine code
 # and does not depend on threads. Infinities are kept: logarithms of zero meet them.
 _VECTOR = {"reassoc", "contract", "nsz", "arcp", "nnan"}
+# Steps of one document go ahead by half of the last: an error of 1 % after 10 steps instead of 20
+# (0.7 overshoots).
+_AHEAD = 0.5
 
 
 def _jit(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
@@ -81,6 +84,7 @@ def expected_counts(
     lowest = np.empty(width, table.dtype)  # a_j / S_j
     share = np.empty(width, table.dtype)
     fresh = np.empty(width, table.dtype)
+    last_step = np.empty(width, table.dtype)
     for j in range(width):
         lowest[j] = alpha[j] * inverse[j]
     for d in range(first, last):
@@ -88,12 +92,15 @@ def expected_counts(
         previous = before[d]
         weight = weights[d]
         for j in range(width):
-            ahead = current[j] + momentum * (current[j] - previous[j])
+            fresh[j] = current[j]
+            last_step[j] = previous[j]
             previous[j] = current[j]
-            fresh[j] = max(ahead, zero)
         for step in range(steps):
+            speed = momentum if step == 0 else table.dtype.type(_AHEAD if step > 1 else 0.0)
             for j in range(width):
-                total[j] = (fresh[j] + alpha[j]) * inverse[j]
+                ahead = max(fresh[j] + speed * (fresh[j] - last_step[j]), zero)
+                total[j] = (ahead + alpha[j]) * inverse[j]
+                last_step[j] = fresh[j]
                 fresh[j] = zero
             final = step == steps - 1
             for i in range(starts[d], starts[d + 1]):
@@ -128,10 +135,9 @@ def expected_counts(
 @_jit(_VECTOR)
 def merge_counts(
     parts: Any,
+    block: Any,
     latest: Any,
     table: Any,
-    keep: Any,
-    gain: Any,
     momentum: Any,
     word_prior: Any,
     n_topics: int,
@@ -139,14 +145,15 @@ def merge_counts(
     last: int,
     sums: Any,
 ) -> None:
-    """The counts of words first..last-1 from the partial sums of a pass, and where to go from them.
+    """The counts of words first..last-1 after a block of documents, and where to go from them.
 
-    N' = keep N + gain (sum of parts), the table is max(N' + momentum (N' - N), 0) + b. The parts
-    are left zero.
+    With T the sum of the parts and B what the block had put into N before, N' = N - B + T; the
+    table is max(N' + momentum (N' - N), 0) + b. The parts are left zero.
 
     Parameters
     ----------
     parts : (p, V, w)
+    block : (V, w) B, replaced by T; may be `latest` itself, for a block of all documents
     latest : (V, w) N, replaced by N'
     table : (V, w), overwritten
     sums : (2, w) float64, the column sums of the rows N' + b and of the table; overwritten
@@ -166,8 +173,9 @@ def merge_counts(
                 row[j] = zero
         for j in range(n_topics):
             old = latest[v, j]
-            new = keep * old + gain * total[j]
+            new = max(old - block[v, j] + total[j], zero)  # rounding may leave less than nothing
             ahead = max(new + momentum * (new - old), zero) + word_prior
+            block[v, j] = total[j]
             latest[v, j] = new
             table[v, j] = ahead
             sums[0, j] += new + word_prior
@@ -203,6 +211,7 @@ def fill_mixtures(
     total = np.empty(width, topics.dtype)
     share = np.empty(width, topics.dtype)
     fresh = np.empty(width, topics.dtype)
+    last_step = np.empty(width, topics.dtype)
     longest = 0
     for d in range(first, last):
         current = mixtures[d]
@@ -212,8 +221,11 @@ def fill_mixtures(
         taken = 0
         while taken < max_iter:
             taken += 1
+            speed = topics.dtype.type(_AHEAD if taken > 2 else 0.0)
             for j in range(width):
-                total[j] = current[j] + alpha[j]
+                change = current[j] - last_step[j] if taken > 2 else zero
+                total[j] = max(current[j] + speed * change, zero) + alpha[j]
+                last_step[j] = current[j]
                 fresh[j] = zero
             for i in range(starts[d], starts[d + 1]):
                 row = topics[words[i]]

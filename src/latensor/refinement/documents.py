@@ -20,7 +20,7 @@ _SMALLEST_PART = 20_000
 _MOST_PARTS = 16
 # Every part of the documents adds into a table of its own: one for so many nonzeros a word, else
 # adding the tables up costs more than a second thread gains.
-_NONZEROS_A_WORD = 8
+_NONZEROS_A_WORD = 16
 _MOST_TABLE_BYTES = 2**28
 # Rows of tables are padded to whole lines of the cache, 16 float32: at k = 50 a third faster than
 # ragged rows.
@@ -222,13 +222,15 @@ def read_prior(prior: object, n_topics: int, name: str, dtype: Any) -> Any:
     return np.broadcast_to(array, (n_topics,)).astype(dtype)
 
 
-def read_documents(counts: Any, n_features: int, dtype: Any, weights: Any = None) -> Documents:
-    """Documents over the words of the topics; refused where the two do not fit."""
+def read_documents(
+    counts: Any, n_features: int | None, dtype: Any, weights: Any = None
+) -> Documents:
+    """Documents over the words of the topics, or any words for None; refused where unfit."""
     if len(getattr(counts, "shape", ())) != 2:
         raise InvalidInputError(
             f"counts must be a (documents, words) matrix, got {type(counts).__name__}"
         )
-    if counts.shape[1] != n_features:
+    if n_features is not None and counts.shape[1] != n_features:
         raise InvalidInputError(
             f"counts have {counts.shape[1]} words, but the topics {n_features}: "
             "both must be over the same vocabulary"

@@ -130,6 +130,10 @@ class HeldOutSlice:
         self._tokens = self._scored.n_tokens
         self._expected: Any = None
 
+    def forget(self) -> None:
+        """Start the next mixtures anew, for topics that have nothing to do with the last."""
+        self._expected = None
+
     def perplexity(self, table: Any, workers: Workers) -> float:
         """Of the second halves under a (V, w) table of probabilities, mixtures from the first.
 
