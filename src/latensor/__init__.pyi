@@ -27,8 +27,12 @@ from latensor.exceptions import NotIdentifiableError as NotIdentifiableError
 from latensor.exceptions import RankDeficientError as RankDeficientError
 from latensor.models import CCA as CCA
 from latensor.models import PCA as PCA
+from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
+from latensor.models import MultiViewMixture as MultiViewMixture
+from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic
+from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
 from latensor.sources import read_documents as read_documents
 from latensor.tensors import Contractible as Contractible
 from latensor.tensors import CPTensor as CPTensor

@@ -1,13 +1,21 @@
 """Planted samples with known truth, in memory or batch by batch, and the files they go to."""
 
 from latensor.datasets.bag_of_words import write_bag_of_words
+from latensor.datasets.mixtures import (
+    make_diagonal_mixture,
+    make_multi_view,
+    make_spherical_mixture,
+)
 from latensor.datasets.planted import PlantedDocuments
 from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
 
 __all__ = [
     "PlantedDocuments",
     "TopicSample",
+    "make_diagonal_mixture",
+    "make_multi_view",
     "make_single_topic",
+    "make_spherical_mixture",
     "make_topics",
     "write_bag_of_words",
 ]

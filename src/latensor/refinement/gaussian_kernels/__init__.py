@@ -1,0 +1,1 @@
+"""Compiled loops of the polish of mixtures, loaded when first called."""

@@ -1,0 +1,187 @@
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.base import clone
+from sklearn.metrics import adjusted_rand_score
+
+from latensor.datasets.mixtures import make_multi_view
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.multi_view_mixture import MultiViewMixture
+from latensor.models.multi_view_read_off import read_off
+from latensor.moments.views import ViewCovariances, ViewMomentAccumulator, ViewMoments, best_core
+from mixture_population import matched
+
+
+def population(weights, means, variances, weight=1e20):
+    n_views = len(means)
+    centers = [weights @ each for each in means]
+    shifted = [each - center for each, center in zip(means, centers, strict=True)]
+    known = ViewCovariances()
+    known.count, known.weight, known.means = int(weight), weight, centers
+    known.scatters = {
+        (t, s): weight * (shifted[t].T * weights) @ shifted[s]
+        for t in range(n_views)
+        for s in range(t + 1, n_views)
+    }
+    known.squares = [
+        weight * (weights @ (m**2 + v)) for m, v in zip(shifted, variances, strict=True)
+    ]
+    core = best_core(known, len(weights) - 1)
+    third = np.einsum("j,ja,jb,jc->abc", weights, *(shifted[t] for t in core))
+    squares = {
+        (t, s): np.einsum("j,ji,jl->il", weights, shifted[t] ** 2 + variances[t], shifted[s])
+        for t in range(n_views)
+        for s in core
+        if s != t
+    }
+    frames = [np.eye(means[t].shape[1]) for t in core]
+    moments = ViewMoments(
+        int(weight), weight, centers, known.variances, known.cross, core, frames, third, squares
+    )
+    return moments, known
+
+
+@pytest.mark.parametrize(
+    "k, sizes", [(1, (2, 2, 2)), (3, (3, 4, 5)), (4, (3, 3, 3)), (5, (6, 5, 9, 4))]
+)
+def test_population_moments_give_the_parameters_back(k, sizes):
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        weights = rng.dirichlet(np.full(k, 5.0))
+        means = [rng.standard_normal((k, d)) for d in sizes]
+        variances = [rng.uniform(0.5, 2, (k, d)) for d in sizes]
+        moments, known = population(weights, means, variances)
+        found = read_off(moments, known, k, ("gaussian",) * len(sizes), rng)
+        order = matched(np.hstack(found.state.means), np.hstack(means))
+        assert np.abs(found.state.weights[order] - weights).max() < 1e-8
+        for t in range(len(sizes)):
+            assert np.abs(found.state.means[t][order] - means[t]).max() < 1e-8
+            assert np.abs(found.state.variances[t][order] - variances[t]).max() < 1e-8
+
+
+@pytest.mark.parametrize("thin", [False, True])
+def test_third_moments_are_those_of_the_definition(thin):
+    rng = np.random.default_rng(0)
+    views = [rng.exponential(size=(200, d)) + 1 for d in (3, 4, 2, 5)]
+    weights = rng.uniform(0.5, 2, 200)
+    total = weights.sum()
+    centered = [view - weights @ view / total for view in views]
+    frames = [rng.standard_normal((view.shape[1], 2)) for view in views[:3]]
+    given = [scipy.sparse.csr_array(view) for view in views] if thin else views
+    empty = ViewMomentAccumulator((0, 1, 2), frames, [np.full(v.shape[1], 0.3) for v in views])
+    parts = [slice(0, 50), slice(50, 200)]
+    one, two = (
+        empty.spawn().update([view[part] for view in given], weights[part]) for part in parts
+    )
+    found = pickle.loads(pickle.dumps(one)).merge(two).finalize()
+    mapped = [c @ f for c, f in zip(centered, frames, strict=False)]
+    third = np.einsum("n,na,nb,nc->abc", weights, *mapped) / total
+    assert np.abs(found.third - third).max() < 1e-11
+    for (t, s), square in found.squares.items():
+        expected = (centered[t] ** 2).T @ (mapped[s] * weights[:, None]) / total
+        assert np.abs(square - expected).max() < 1e-11
+    for (t, s), matrix in found.cross.items():
+        expected = (centered[t].T * weights) @ centered[s] / total
+        assert np.abs(matrix - expected).max() < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+def test_the_error_falls_like_the_root_of_the_sample_size(kind):
+    errors = {20_000: 0.0, 160_000: 0.0}
+    for seed in range(4):
+        for n_samples in errors:
+            planted = make_multi_view(n_samples, (6, 8, 7), 3, kind=kind, random_state=seed)
+            model = MultiViewMixture(3, refine=0, random_state=0).fit(planted.views)
+            order = matched(np.hstack(model.means_), np.hstack(planted.means))
+            gaps = np.hstack(model.means_)[order] - np.hstack(planted.means)
+            errors[n_samples] += float((gaps**2).mean())
+    assert 0.2 < np.sqrt(errors[160_000] / errors[20_000]) < 0.6
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "categorical"])
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_views_are_found(kind, seed):
+    planted = make_multi_view(4000, (10, 12, 9, 5), 4, kind=kind, random_state=seed)
+    model = MultiViewMixture(4, random_state=0).fit(planted.views)
+    assert model.kinds_ == (kind,) * 4
+    order = matched(np.hstack(model.means_), np.hstack(planted.means))
+    gaps = np.hstack(model.means_)[order] - np.hstack(planted.means)
+    assert np.abs(gaps).max() < (0.25 if kind == "gaussian" else 0.1)
+    assert np.abs(model.weights_[order] - planted.weights).max() < 0.05
+    if kind == "gaussian":
+        assert adjusted_rand_score(planted.labels, model.predict(planted.views)) > 0.95
+    assert np.abs(model.predict_proba(planted.views).sum(axis=1) - 1).max() < 1e-12
+    assert model.score(planted.views) == pytest.approx(model.lower_bound_, abs=1e-3)
+    drawn, labels = model.sample(3000)
+    assert [view.shape[1] for view in drawn] == [10, 12, 9, 5]
+    assert adjusted_rand_score(labels, model.predict(drawn)) > 0.5
+
+
+def test_symbols_sparse_views_and_dense_views_are_the_same():
+    planted = make_multi_view(3000, (5, 6, 7), 3, kind="categorical", random_state=3)
+    expected = MultiViewMixture(3, random_state=0).fit(planted.views)
+    for views in (
+        [scipy.sparse.csc_array(view) for view in planted.views],
+        [np.argmax(view, axis=1) for view in planted.views],
+    ):
+        model = MultiViewMixture(3, random_state=0).fit(views)
+        assert np.abs(np.hstack(model.means_) - np.hstack(expected.means_)).max() < 1e-6
+        assert (model.predict(views) == expected.predict(planted.views)).all()
+
+
+@pytest.mark.parametrize("refine", [0, "auto"])
+def test_streams_merges_and_weights(refine):
+    planted = make_multi_view(3000, (5, 6, 7), 3, random_state=4)
+    model = MultiViewMixture(3, refine=refine, random_state=0)
+    whole = clone(model).fit(planted.views)
+    first = clone(model).partial_fit([view[:1200] for view in planted.views])
+    worker = first.spawn().partial_fit([view[1200:] for view in planted.views])
+    merged = first.merge(worker)
+    for t in range(3):
+        assert np.abs(merged.means_[t] - whole.means_[t]).max() < 1e-5
+    weights = np.random.default_rng(0).integers(0, 3, 3000)
+    weighted = clone(model).fit(planted.views, sample_weight=weights)
+    repeated = clone(model).fit([np.repeat(view, weights, axis=0) for view in planted.views])
+    assert np.abs(np.hstack(weighted.means_) - np.hstack(repeated.means_)).max() < 1e-6
+    assert MultiViewMixture("auto", random_state=0).fit(planted.views).n_components_ == 3
+
+
+def test_more_components_than_features_are_fitted_by_likelihood():
+    planted = make_multi_view(3000, (2, 2, 2), 5, separation=8, random_state=5)
+    model = MultiViewMixture(5, random_state=0).fit(planted.views)
+    assert model.certificate_.method == "k-means++ + EM"
+    assert adjusted_rand_score(planted.labels, model.predict(planted.views)) > 0.8
+
+
+GOOD = make_multi_view(60, (3, 4, 3), 2, random_state=6).views
+
+
+def fit(views=GOOD, n_components=2, **parameters):
+    return MultiViewMixture(n_components, random_state=0, **parameters).fit(views)
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: fit(GOOD[:2]), InvalidInputError, "2 views: three or more"),
+        (lambda: fit(GOOD[0]), InvalidInputError, "must be a list of three"),
+        (lambda: fit([GOOD[0], GOOD[1][:5], GOOD[2]]), InvalidInputError, "60, 5, 60 rows"),
+        (lambda: fit([v[:0] for v in GOOD]), InvalidInputError, "0 samples"),
+        (lambda: fit([GOOD[0], GOOD[1], GOOD[2] * np.nan]), InvalidInputError, r"X\[2\].*NaN"),
+        (lambda: fit([GOOD[0], GOOD[1], GOOD[2] * 1j]), InvalidInputError, "complex"),
+        (lambda: fit(n_components=61), InvalidInputError, "n_samples=60"),
+        (lambda: fit(n_components=6, refine=0), NotIdentifiableError, "at most 4 are"),
+        (lambda: fit(kinds="other"), InvalidInputError, "kinds='other'"),
+        (lambda: fit(kinds=("gaussian",)), InvalidInputError, "each of 3 views"),
+        (lambda: fit(kinds=("categorical",) * 3), InvalidInputError, "not negative"),
+        (lambda: fit().predict(GOOD[:2]), InvalidInputError, "2 views"),
+        (lambda: fit().predict([*GOOD[:2], GOOD[1]]), InvalidInputError, r"X\[2\] has 4 features"),
+        (lambda: fit([*GOOD, np.arange(-1, 59)]), InvalidInputError, "symbols from -1"),
+        (lambda: fit(refine=-2), InvalidInputError, "refine=-2"),
+    ],
+)
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()

@@ -1,0 +1,177 @@
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+from scipy.stats import norm
+
+from latensor.refinement.exponential_family import climb, expect, joint_logs, made
+from latensor.refinement.gaussian import (
+    DiagonalFamily,
+    GaussianState,
+    SphericalFamily,
+    design_of,
+)
+from latensor.refinement.gaussian_kernels._kernels import log_sums, normalize_rows
+from latensor.refinement.portfolio import plus_plus, search, split_and_merge, spreads
+
+
+def example(seed=0, n=400, k=4, d=3, spread=8.0):
+    rng = np.random.default_rng(seed)
+    means = spread * rng.standard_normal((k, d))
+    labels = rng.integers(0, k, n)
+    return means[labels] + rng.standard_normal((n, d)), means, labels
+
+
+def family_and_state(kind, samples, means, basis=None):
+    k, d = means.shape
+    weights = np.full(k, 1 / k)
+    if kind == "diagonal":
+        family = DiagonalFamily(samples.mean(axis=0), samples.std(axis=0), np.full(d, 1e-9))
+        return family, family.inside(GaussianState(weights, means, np.full((k, d), 1.5)))
+    family = SphericalFamily(samples.mean(axis=0), basis, kind == "common", 1e-9, 1.0)
+    return family, family.inside(GaussianState(weights, means, np.full(k, 1.5)))
+
+
+def densities(samples, state):
+    deviations = np.sqrt(state.variances).reshape(len(state.weights), -1)
+    deviations = np.broadcast_to(deviations, state.means.shape)
+    logs = [
+        np.log(w) + norm.logpdf(samples, m, s).sum(axis=1)
+        for w, m, s in zip(state.weights, state.means, deviations, strict=True)
+    ]
+    return np.stack(logs, axis=1)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_kernels_agree_with_their_reference(weighted):
+    rng = np.random.default_rng(0)
+    logs = 30 * rng.standard_normal((50, 6)) - 500
+    weights = rng.uniform(0, 2, 50) if weighted else np.empty(0)
+    sums = np.empty(50)
+    log_sums(logs, sums)
+    assert np.abs(sums - logsumexp(logs, axis=1)).max() < 1e-12 * 1000
+    found = logs.copy()
+    total = normalize_rows(found, weights)
+    factors = weights if weighted else np.ones(50)
+    expected = np.exp(logs - logsumexp(logs, axis=1)[:, None]) * factors[:, None]
+    assert np.abs(found - expected).max() < 1e-13
+    assert total == pytest.approx(factors @ logsumexp(logs, axis=1), rel=1e-13)
+
+
+@pytest.mark.parametrize("kind", ["common", "differing", "diagonal"])
+def test_a_step_is_that_of_the_textbook(kind):
+    samples, means, _ = example()
+    weights = np.random.default_rng(1).uniform(0.5, 2, len(samples))
+    family, state = family_and_state(kind, samples, means + 0.5)
+    design = design_of(family, samples, weights, hold=True)
+    outside = family.outside(state)
+    logs = densities(samples, outside)
+    assert np.abs(joint_logs(design, family.natural(state)) - logs).max() < 1e-9
+    sums, value = expect(design, family.natural(state))
+    assert value == pytest.approx(weights @ logsumexp(logs, axis=1) / weights.sum(), rel=1e-12)
+    owned = np.exp(logs - logsumexp(logs, axis=1)[:, None]) * weights[:, None]
+    counts = owned.sum(axis=0)
+    after = family.outside(family.maximize(sums))
+    expected = owned.T @ samples / counts[:, None]
+    assert np.abs(after.weights - counts / counts.sum()).max() < 1e-12
+    assert np.abs(after.means - expected).max() < 1e-9
+    gaps = (samples[:, None] - expected[None]) ** 2
+    variances = np.einsum("nk,nkd->kd", owned, gaps) / counts[:, None]
+    if kind == "differing":
+        variances = variances.mean(axis=1)
+    elif kind == "common":
+        variances = np.full(len(counts), counts @ variances.mean(axis=1) / counts.sum())
+    assert np.abs(after.variances - variances).max() < 1e-7
+
+
+def test_the_likelihood_in_a_subspace_is_exact_for_means_in_it():
+    samples, means, _ = example(d=6)
+    center = samples.mean(axis=0)
+    basis = np.linalg.qr((means - center).T)[0]
+    full, state = family_and_state("differing", samples, means)
+    narrow, inside = family_and_state("differing", samples, means, basis)
+    one = joint_logs(design_of(full, samples, None, hold=True), full.natural(state))
+    other = joint_logs(design_of(narrow, samples, None, hold=True), narrow.natural(inside))
+    assert np.abs(one - other).max() < 1e-9
+    assert np.abs(narrow.outside(inside).means - means).max() < 1e-12
+
+
+@pytest.mark.parametrize("kind", ["common", "differing", "diagonal"])
+@pytest.mark.parametrize("accelerate", [False, True])
+def test_the_likelihood_never_falls(kind, accelerate):
+    samples, means, _ = example(seed=2, spread=1.5)
+    family, state = family_and_state(kind, samples, means + 1.0)
+    design = design_of(family, samples, None, hold=True)
+    values = [
+        climb(design, family, state, max_iter=n, accelerate=accelerate).log_likelihood
+        for n in range(1, 40, 3)
+    ]
+    assert (np.diff(values) > -1e-10).all()
+
+
+def test_extrapolation_needs_fewer_passes_for_the_same_optimum():
+    samples, means, _ = example(seed=3, n=2000, spread=1.2)
+    family, state = family_and_state("differing", samples, means)
+    design = design_of(family, samples, None, hold=True)
+    plain = climb(design, family, state, max_iter=5000, tol=1e-10, accelerate=False)
+    fast = climb(design, family, state, max_iter=5000, tol=1e-10)
+    assert fast.log_likelihood > plain.log_likelihood - 1e-5
+    assert fast.n_iter < plain.n_iter / 2
+
+
+@pytest.mark.parametrize("hold", [True, False])
+def test_threads_change_no_bit(hold):
+    samples, means, _ = example(n=70_000)
+    family, state = family_and_state("differing", samples, means)
+    design = design_of(family, samples, None, hold=hold)
+    one = expect(design, family.natural(state), 1)
+    two = expect(design, family.natural(state), 2)
+    assert (one[0] == two[0]).all()
+    assert one[1] == two[1]
+
+
+def test_single_precision_rows_are_computed_in_double():
+    samples, means, _ = example()
+    family, state = family_and_state("differing", samples, means)
+    single = made(samples.astype(np.float32), family.features)
+    double = design_of(family, samples.astype(np.float32).astype(float), None, hold=True)
+    natural = family.natural(state)
+    assert np.abs(joint_logs(single, natural) - joint_logs(double, natural)).max() < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_split_and_merge_repairs_a_wrong_optimum(seed):
+    samples, means, _ = example(seed, n=1000, k=5, d=4)
+    # Two components share one cluster and one covers two.
+    wrong = means.copy()
+    wrong[0] = (means[0] + means[1]) / 2
+    wrong[1] = means[2] + 0.5
+    family, state = family_and_state("differing", samples, wrong)
+    design = design_of(family, samples, None, hold=True)
+    stuck = climb(design, family, state, max_iter=100)
+    _, right_state = family_and_state("differing", samples, means)
+    right = climb(design, family, right_state, max_iter=100)
+    repaired, value, n_moves = split_and_merge(design, family, stuck.state)
+    assert value > right.log_likelihood - 1e-3
+    assert n_moves >= 1 or stuck.log_likelihood > right.log_likelihood - 1e-3
+    weights = np.ones(len(samples))
+    features = design.block(0, design.n_rows)
+    owners = np.argmax(joint_logs(design, family.natural(repaired)), axis=1)
+    assert spreads(features, weights, family, repaired, owners)[0].max() < 1.25
+
+
+@pytest.mark.parametrize("kind", ["common", "diagonal"])
+def test_the_search_finds_separated_clusters_without_moments(kind):
+    samples, means, _ = example(7, n=1500, k=6, d=2, spread=15.0)
+    family, state = family_and_state(kind, samples, means)
+    design = design_of(family, samples, None, hold=True)
+    oracle = climb(design, family, state, max_iter=100).log_likelihood
+    found = search(design, family, [], 6, np.random.default_rng(0))
+    assert found.start == "k-means++"
+    assert found.log_likelihood > oracle - 2e-3
+
+
+def test_plus_plus_takes_every_distinct_point_and_survives_duplicates():
+    rows = np.repeat(np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]]), 4, axis=0)
+    centers = plus_plus(rows, np.ones(12), 3, np.random.default_rng(0))
+    assert len(np.unique(centers, axis=0)) == 3
+    assert plus_plus(rows, np.ones(12), 5, np.random.default_rng(0)).shape == (5, 2)
