@@ -130,6 +130,11 @@ class HeldOutSlice:
         self._tokens = self._scored.n_tokens
         self._expected: Any = None
 
+    @property
+    def n_tokens(self) -> float:
+        """The number of tokens that are scored."""
+        return float(self._tokens)
+
     def forget(self) -> None:
         """Start the next mixtures anew, for topics that have nothing to do with the last."""
         self._expected = None

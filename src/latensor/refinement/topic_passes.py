@@ -20,7 +20,7 @@ _PASSES_BEFORE_MOMENTUM = 2
 # A document's mixture starts even: four steps in the first pass save two whole passes, after that
 # one step a pass keeps up with the topics.
 _FIRST_STEPS = 4
-# Passes with all documents after the decision, where more passes do no harm: on validation documents
+# Passes with all documents after the decision, where more do no harm: on validation documents
 # of AP 2437, 2434 and 2429 after 5, 15 and 30, of BBC and Reuters no change.
 _PASSES_WITH_ALL = 20
 # Without a mixture kept from the last pass, so many steps find it anew.

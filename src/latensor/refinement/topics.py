@@ -27,6 +27,8 @@ _RISE = 4e-3
 # word's count is judged without matters (up to 2 % of perplexity): held-out documents choose it,
 # after so many passes that their order is that of the end.
 _SPARSE = 6.0
+# ... unless they hold too few tokens to tell such differences apart.
+_FEWEST_JUDGED = 5000
 _SHARES_LEFT_OUT = (0.5, 1.0, 0.0)
 _TRIAL_PASSES = 12
 # Without enough text to hold out: where small corpora (Reuters, 316 documents) are at their best.
@@ -213,7 +215,8 @@ def _until_no_gain(
     """
     history = [judge.perplexity(run.counts.probabilities(), workers)]
     best, kept = 0, run.counts.latest.copy()
-    if isinstance(run, InMemoryPasses) and run.counts.tokens_a_count < _SPARSE:
+    sparse = run.counts.tokens_a_count < _SPARSE and judge.n_tokens >= _FEWEST_JUDGED
+    if sparse and isinstance(run, InMemoryPasses):
         trial, stopped = _choose_left_out(run, judge, workers, history[0], callback)
         history, best, kept = trial.history, trial.best, trial.counts
         if stopped:
