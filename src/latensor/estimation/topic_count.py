@@ -29,6 +29,8 @@ _PASSES = 2
 # The spectrum ends where an eigenvalue falls to this part of the one before, the first pair apart.
 # Planted corpora fall to 0.04-0.5 after their last topic, text nowhere below 0.88.
 _GAP = 0.6
+# Only directions whose noise is below this can be the last of the topics.
+_NOISE = 0.5
 # The smallest number of topics whose perplexity is this near to the best: fewer are easier to read.
 _NEAR = 1.005
 
@@ -131,8 +133,10 @@ def _gap(subspace: WordSubspace) -> int | None:
         return None
     positive = values[:-1] > 0
     ratios = np.where(positive, values[1:] / np.where(positive, values[:-1], 1.0), 1.0)
-    # The first direction is how long and how common words are: it stands out of any text.
+    # The first direction is how long and how common words are: it stands out of any text. And where
+    # there are hardly more words than directions, the last of them fall to nothing by themselves.
     ratios[0] = 1.0
+    ratios[subspace.noise[: len(ratios)] >= _NOISE] = 1.0
     last = int(np.argmin(ratios))
     return last + 1 if ratios[last] < _GAP else None
 

@@ -15,6 +15,7 @@ from latensor.report.description import (
 )
 from latensor.report.page import topic_report
 from latensor.report.reading import hellinger_distances, probable_words, relevant_words
+from latensor.report.topic_page import page_of
 from latensor.report.writing import write_report
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "TopicPage",
     "TopicWord",
     "hellinger_distances",
+    "page_of",
     "probable_words",
     "relevant_words",
     "topic_report",
