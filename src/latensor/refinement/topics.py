@@ -196,9 +196,11 @@ def _choose_left_out(
             if stopped:
                 break
         trial.state = run.state()
-        if chosen is None or trial.history[-1] < chosen.history[-1]:
+        better = chosen is None or trial.history[-1] < chosen.history[-1]
+        if chosen is None or better:
             chosen = trial
-        if stopped:
+        # Perplexity has one valley over the shares: beyond a better one on this side none is tried.
+        if stopped or (better and share != _SHARES_LEFT_OUT[0]):
             break
     assert chosen is not None
     run.resume(chosen.state)
