@@ -26,10 +26,14 @@ from latensor.exceptions import InvalidInputError as InvalidInputError
 from latensor.exceptions import NotIdentifiableError as NotIdentifiableError
 from latensor.exceptions import RankDeficientError as RankDeficientError
 from latensor.models import CCA as CCA
+from latensor.models import ICA as ICA
 from latensor.models import PCA as PCA
+from latensor.models import CategoricalHMM as CategoricalHMM
 from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
+from latensor.models import GaussianHMM as GaussianHMM
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
 from latensor.models import MultiViewMixture as MultiViewMixture
+from latensor.models import PearsonMixture as PearsonMixture
 from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic
 from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture

@@ -7,13 +7,19 @@ from latensor.datasets.mixtures import (
     make_spherical_mixture,
 )
 from latensor.datasets.planted import PlantedDocuments
+from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
+from latensor.datasets.sources_mixed import make_ica, make_pearson
 from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
 
 __all__ = [
     "PlantedDocuments",
     "TopicSample",
     "make_diagonal_mixture",
+    "make_gaussian_hmm",
+    "make_hmm",
+    "make_ica",
     "make_multi_view",
+    "make_pearson",
     "make_single_topic",
     "make_spherical_mixture",
     "make_topics",

@@ -1,0 +1,148 @@
+"""What is asked of a fitted hidden Markov model: likelihoods, states, samples, criteria."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import generator
+from latensor.arrays.threads import thread_count
+from latensor.datasets.sequences import draw_states, stationary_distribution
+from latensor.estimation.hmm.sequence_input import read_lengths
+from latensor.exceptions import InvalidInputError
+from latensor.refinement.hmm import (
+    HiddenChain,
+    Sequences,
+    expect,
+    likeliest_path,
+    total_likelihood,
+)
+
+
+class HiddenMarkovAnswers:
+    """Scores, states and samples of a model with `startprob_`, `transmat_` and emissions.
+
+    A subclass defines `_read`, `_stored` (its emissions, and rows in their coordinates) and
+    `_draw` (rows for states).
+    """
+
+    startprob_: Any
+    transmat_: Any
+    random_state: Any
+    n_jobs: Any
+
+    def _read_new(self, X: object, lengths: object) -> tuple[HiddenChain, Any, Sequences]:
+        """The fitted model, rows in its coordinates, and where sequences begin."""
+        check_is_fitted(self)
+        startprob = np.ascontiguousarray(self.startprob_, dtype=np.float64)
+        transmat = np.ascontiguousarray(self.transmat_, dtype=np.float64)
+        rows = self._read(X, reset=False)
+        sequences = Sequences.of(read_lengths(lengths, len(rows)))
+        emission, placed = self._stored(rows)
+        return HiddenChain(startprob, transmat, emission), placed, sequences
+
+    def score(self, X: object, lengths: object = None) -> float:
+        """The log-likelihood of all rows, summed as hmmlearn does.
+
+        Parameters
+        ----------
+        X : rows of all sequences, one after the other
+        lengths : how many rows each sequence has, in order; None for one sequence
+        """
+        chain, rows, sequences = self._read_new(X, lengths)
+        with np.errstate(divide="ignore"):
+            return total_likelihood(chain, rows, sequences, thread_count(self.n_jobs))
+
+    def score_samples(self, X: object, lengths: object = None) -> tuple[float, Any]:
+        """The log-likelihood of all rows, and the posterior probabilities (n, k) of the states."""
+        chain, rows, sequences = self._read_new(X, lengths)
+        n_threads = thread_count(self.n_jobs)
+        likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
+        found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
+        return found.log_likelihood, found.posteriors
+
+    def predict_proba(self, X: object, lengths: object = None) -> Any:
+        """The probabilities (n, k) of the states of every row given its whole sequence."""
+        return self.score_samples(X, lengths)[1]
+
+    def decode(
+        self, X: object, lengths: object = None, algorithm: str | None = None
+    ) -> tuple[float, Any]:
+        """The likeliest states (n,) and what they score, as hmmlearn does.
+
+        Parameters
+        ----------
+        X : rows of all sequences, one after the other
+        lengths : how many rows each sequence has, in order; None for one sequence
+        algorithm : "viterbi" (the default) for the states that are likeliest together, scored by
+            the log of their joint probability with the rows; "map" for the likeliest state of
+            every row by itself, scored by the sum of their probabilities
+        """
+        if algorithm not in (None, "viterbi", "map"):
+            raise InvalidInputError(f"algorithm={algorithm!r} must be 'viterbi' or 'map'")
+        if algorithm == "map":
+            posteriors = self.predict_proba(X, lengths)
+            return float(posteriors.max(axis=1).sum()), posteriors.argmax(axis=1)
+        chain, rows, sequences = self._read_new(X, lengths)
+        n_threads = thread_count(self.n_jobs)
+        likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
+        return likeliest_path(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
+
+    def predict(self, X: object, lengths: object = None) -> Any:
+        """The states (n,) that are likeliest together (Viterbi)."""
+        return self.decode(X, lengths)[1]
+
+    def sample(
+        self, n_samples: int = 1, random_state: Any = None, currstate: int | None = None
+    ) -> tuple[Any, Any]:
+        """Draw one sequence from the model: its rows and its states (n_samples,).
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : int, Generator or None for that of the model
+        currstate : int, the first state; drawn by default
+        """
+        check_is_fitted(self)
+        rng = generator(self.random_state if random_state is None else random_state)
+        start = np.asarray(self.startprob_)
+        if currstate is not None:
+            if not 0 <= currstate < len(start):
+                raise InvalidInputError(
+                    f"currstate={currstate!r} must be one of the states 0..{len(start) - 1}"
+                )
+            start = np.eye(len(start))[currstate]
+        if n_samples < 1:
+            raise InvalidInputError(f"n_samples={n_samples!r} must be at least 1")
+        states = draw_states(rng, start, np.asarray(self.transmat_), [int(n_samples)])
+        return self._draw(states, rng), states
+
+    def get_stationary_distribution(self) -> Any:
+        """The shares (k,) of the states in a long sequence."""
+        check_is_fitted(self)
+        return stationary_distribution(self.transmat_)
+
+    def aic(self, X: object, lengths: object = None) -> float:
+        """Akaike's criterion, -2 log-likelihood + 2 parameters; lower is better."""
+        return -2 * self.score(X, lengths) + 2 * self._n_parameters()
+
+    def bic(self, X: object, lengths: object = None) -> float:
+        """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
+        chain, rows, sequences = self._read_new(X, lengths)
+        value = total_likelihood(chain, rows, sequences, thread_count(self.n_jobs))
+        return -2 * value + float(np.log(len(rows))) * self._n_parameters()
+
+    def _n_parameters(self) -> int:
+        k = len(self.startprob_)
+        return k - 1 + k * (k - 1) + int(self._stored(None)[0].n_parameters)
+
+    def _read(self, X: object, *, reset: bool) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must say how rows are read")
+
+    def _stored(self, rows: Any) -> tuple[Any, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must give its emissions back")
+
+    def _draw(self, states: Any, rng: np.random.Generator) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must draw rows")

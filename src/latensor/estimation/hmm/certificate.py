@@ -1,0 +1,150 @@
+"""How far to trust a hidden Markov model: what its moments, its climb and its rivals say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+
+# The weakest direction over the edge of its noise.
+_FIRM, _DOUBTFUL = 2.0, 1.0
+# Share of the whitened third moment off the diagonals: above, components are rarely trustworthy.
+_FITS, _MISFITS = 0.15, 0.3
+_CONDITION = 100.0
+# Models whose likelihoods per row differ by less are equally good.
+_SAME = 0.002
+
+
+@dataclass(frozen=True, eq=False)
+class HMMCertificate:
+    """What speaks for and against the states of a fit.
+
+    Attributes
+    ----------
+    n_components : int
+    strength : float, the weakest of the directions that so many states need, over the edge of
+        the noise of the pair tables; infinite for one state
+    off_diagonal : float, share of the whitened third moment that the states do not explain; NaN
+        where the moments cannot give so many states
+    condition : float, largest over smallest singular value of the moment of past and future
+    start : str, what the fit was started from: "lag", "window" or "random 1", ...
+    trials : dict, log-likelihood per row of the starts that came into the last round of trials
+    n_iter : int, passes of the climb over all rows
+    converged : bool or None, whether it stopped by itself; None without a climb
+    n_rows, n_sequences : int
+    """
+
+    n_components: int
+    strength: float
+    off_diagonal: float
+    condition: float
+    start: str
+    trials: dict[str, float]
+    n_iter: int
+    converged: bool | None
+    n_rows: int
+    n_sequences: int
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings in plain words, each with a level."""
+        found = [self._noise(), self._fit(), self._conditioning(), self._rivals(), self._climb()]
+        return tuple(statement for statement in found if statement is not None)
+
+    @property
+    def verdict(self) -> str:
+        """The worst of all statements: "trust", "caution" or "do not trust"."""
+        levels = {statement.level for statement in self.statements}
+        if BAD in levels:
+            return "do not trust"
+        return "caution" if CAUTION in levels else "trust"
+
+    def __str__(self) -> str:
+        marks = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]"}
+        lines = [f"{marks.get(s.level, '[?]')} {s.text}" for s in self.statements]
+        return "\n".join([*lines, f"Verdict: {self.verdict}."])
+
+    def as_dictionary(self) -> dict[str, Any]:
+        """The numbers and statements in plain types."""
+        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        fields["verdict"] = self.verdict
+        fields["statements"] = [statement._asdict() for statement in self.statements]
+        return fields
+
+    def _noise(self) -> Statement:
+        if self.n_components == 1:
+            return Statement("noise", GOOD, "One state needs no direction.")
+        value = self.strength
+        level = GOOD if value >= _FIRM else CAUTION if value >= _DOUBTFUL else BAD
+        tail = {
+            GOOD: f"the sequences support {self.n_components} states",
+            CAUTION: "the last states are supported weakly",
+            BAD: "pairs of rows do not support so many states: lower n_components or give more "
+            "data; what the climb found may be one of many answers",
+        }[level]
+        # A polished model may be right where its moments are not: the likelihood decides then.
+        if level == BAD and self.converged is not None:
+            level = CAUTION
+        return Statement(
+            "noise", level, f"The weakest direction is {value:.2g} times its noise: {tail}."
+        )
+
+    def _fit(self) -> Statement | None:
+        share = self.off_diagonal
+        if share != share:  # NaN: there was no third moment to explain
+            return Statement(
+                "fit",
+                CAUTION,
+                "The moments cannot give so many states: only random starts were tried.",
+            )
+        level = GOOD if share < _FITS else CAUTION if share < _MISFITS else BAD
+        if level == BAD and self.converged is not None:
+            level = CAUTION
+        tail = {
+            GOOD: "rows look independent given the states",
+            CAUTION: "noise, or neighbours that depend on each other beyond the states",
+            BAD: "the moments do not show these states",
+        }[level]
+        return Statement(
+            "fit", level, f"{share:.1%} of the third moment is left unexplained: {tail}."
+        )
+
+    def _conditioning(self) -> Statement | None:
+        if self.condition != self.condition or self.n_components == 1:
+            return None
+        level = GOOD if self.condition < _CONDITION else CAUTION
+        tail = "no state is hidden" if level == GOOD else "similar states may be confused"
+        return Statement(
+            "conditioning",
+            level,
+            f"The strongest link of past and future is {self.condition:.3g} times the weakest: "
+            f"{tail}.",
+        )
+
+    def _rivals(self) -> Statement | None:
+        if len(self.trials) < 2:
+            return None
+        best = max(self.trials.values())
+        close = sorted(name for name, value in self.trials.items() if value > best - _SAME)
+        listing = ", ".join(close)
+        rest = [value for name, value in self.trials.items() if not name.startswith("random")]
+        if self.start.startswith("random") and best > max(rest, default=best) + _SAME:
+            return Statement(
+                "starts",
+                CAUTION,
+                f"A random start ({self.start}) ended highest, above those of the moments: the "
+                "model is not the whole truth about these sequences. Compare several seeds.",
+            )
+        return Statement("starts", GOOD, f"Of the starts these ended highest: {listing}.")
+
+    def _climb(self) -> Statement | None:
+        if self.converged is None:
+            return None
+        if self.converged:
+            return Statement("climb", GOOD, f"The likelihood stopped rising after {self.n_iter}.")
+        return Statement(
+            "climb",
+            CAUTION,
+            f"The likelihood was still rising after {self.n_iter} passes: raise refine.",
+        )

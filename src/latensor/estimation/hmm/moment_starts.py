@@ -1,0 +1,78 @@
+"""Models read off the moments of sequences, one for every kind of view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latensor.estimation.hmm.portfolio import Start
+from latensor.estimation.hmm.read_off import (
+    HiddenStates,
+    pair_likelihood,
+    project_to_simplex,
+    read_chain,
+    read_states,
+)
+from latensor.estimation.hmm.stream import SequenceStream
+from latensor.refinement.hmm import HiddenChain
+
+# The share of the average that the symbols of every state are mixed with, at most: none is
+# impossible only because sampling noise has made it negative.
+_MIXED = 0.02
+
+
+@dataclass(frozen=True)
+class MomentStart(Start):
+    """A model as the moments give it, with the states it was made of.
+
+    Attributes
+    ----------
+    states : what was read off
+    pair_likelihood : float, how well it predicts pairs of symbols
+    """
+
+    states: HiddenStates
+    pair_likelihood: float
+
+
+def moment_starts(
+    stream: SequenceStream,
+    views: str,
+    algorithm: Any,
+    emission: Callable[[HiddenStates, Any, float], Any],
+    rng: np.random.Generator,
+) -> list[MomentStart]:
+    """One model for each kind of view, by falling likelihood of the pairs.
+
+    Parameters
+    ----------
+    stream : the moments
+    views : "lag", "window" or "auto" for both
+    algorithm : "auto" or an algorithm of `lt.decomposition`
+    emission : makes emissions of what was read off, of the probabilities (k, d) of the symbols,
+        and of the scale 1 / sqrt(n) of the noise
+    rng : draws the start of the decomposition
+    """
+    assert stream.windows is not None
+    pairs, sums = stream.pairs.finalize(), stream.windows.finalize()
+    noise = 1 / np.sqrt(max(sums.weight, 1.0))
+    frequency = pairs.counts / pairs.n_rows
+    starts = []
+    kinds = ("lag", "window") if views == "auto" else (views,)
+    for kind in kinds if stream.n_components > 1 else kinds[:1]:
+        states = read_states(sums, stream.windows.features, kind, algorithm, rng)
+        mixed = min(_MIXED, noise)
+        symbols = (1 - mixed) * project_to_simplex(states.symbols) + mixed * frequency
+        startprob, transmat = read_chain(pairs, symbols)
+        starts.append(
+            MomentStart(
+                kind,
+                HiddenChain(startprob, transmat, emission(states, symbols, noise)),
+                states,
+                pair_likelihood(pairs, transmat, symbols),
+            )
+        )
+    return sorted(starts, key=lambda start: -start.pair_likelihood)

@@ -1,0 +1,109 @@
+"""Sequences as callers give them: rows one after the other, and how long each sequence is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from latensor.arrays import is_array, to_host
+from latensor.exceptions import InvalidInputError
+
+# A state has a past and a future only where a row stands before and one after.
+SHORTEST = 3
+
+
+def read_lengths(lengths: object, n_rows: int, *, shortest: int = 1) -> Any:
+    """The lengths (s,) of the sequences, one of all rows by default.
+
+    Parameters
+    ----------
+    lengths : sequence of integers that sum to `n_rows`, or None
+    n_rows : int
+    shortest : int, the fewest rows that a sequence may have
+    """
+    if lengths is None:
+        found = np.array([n_rows], dtype=np.int64)
+    else:
+        given = np.asarray(to_host(lengths) if is_array(lengths) else lengths)
+        if given.ndim != 1 or not np.issubdtype(given.dtype, np.number) or not given.size:
+            raise InvalidInputError(
+                f"lengths must be a list of the lengths of the sequences, got {lengths!r:.80}"
+            )
+        if (given != np.floor(given)).any() or (given < 1).any():
+            raise InvalidInputError(
+                f"lengths must hold integers of at least 1, got {given.min()} as the smallest"
+            )
+        found = given.astype(np.int64)
+    if found.sum() != n_rows:
+        raise InvalidInputError(
+            f"lengths sum to {found.sum()}, but X has {n_rows} rows: give the length of every "
+            "sequence, in the order in which they stand in X"
+        )
+    if (found < shortest).any():
+        first = int(np.argmax(found < shortest))
+        raise InvalidInputError(
+            f"sequence {first} has {found[first]} row(s): fitting needs at least {shortest} rows a "
+            "sequence, one with a row before and one after it; join or drop shorter ones"
+        )
+    return found
+
+
+def read_symbols(samples: object, n_symbols: int | None) -> tuple[Any, int]:
+    """Symbols (n,) int64 and the number d of their kinds.
+
+    Parameters
+    ----------
+    samples : (n,) or (n, 1) integers, an array of any library, a list or a frame
+    n_symbols : int, what is known about d, or None for one more than the largest symbol
+    """
+    if scipy.sparse.issparse(samples):
+        raise InvalidInputError("X is sparse: give symbols as a dense array of one column")
+    array = np.asarray(to_host(samples) if is_array(samples) else samples)
+    if array.ndim == 2 and array.shape[1] == 1:
+        array = array[:, 0]
+    if array.ndim != 1:
+        raise InvalidInputError(
+            f"X must be one column of symbols, (n,) or (n, 1), got shape {array.shape}"
+        )
+    if not array.size:
+        raise InvalidInputError("X has 0 sample(s), a minimum of 1 is required")
+    if array.dtype.kind == "c":
+        raise InvalidInputError(f"Complex data not supported: X holds {array.dtype}, not symbols")
+    if array.dtype.kind not in "biuf":
+        if array.dtype.kind != "O":
+            raise InvalidInputError(
+                f"X must hold integers 0..d-1, got dtype {array.dtype}: number the symbols first"
+            )
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"X must hold integers 0..d-1, got objects ({error}): number the symbols first"
+            ) from error
+    if array.dtype.kind == "f":
+        bad = ~np.isfinite(array)
+        if bad.any():
+            raise InvalidInputError(
+                f"X holds {int(bad.sum())} NaN or infinite entries of {array.size}, the first at "
+                f"row {int(np.argmax(bad))}: symbols must be integers 0..d-1"
+            )
+        broken = array != np.floor(array)
+        if broken.any():
+            first = int(np.argmax(broken))
+            raise InvalidInputError(
+                f"X holds {int(broken.sum())} fractional entries, the first is {array[first]!r} at "
+                f"row {first}: symbols must be integers 0..d-1; for numbers use GaussianHMM"
+            )
+    lowest, highest = int(array.min()), int(array.max())
+    limit = n_symbols if n_symbols is not None else highest + 1
+    if lowest < 0 or highest >= limit:
+        outside = lowest if lowest < 0 else highest
+        negative = "Negative values in data: " if lowest < 0 else ""
+        raise InvalidInputError(
+            f"{negative}X holds the symbol {outside}, outside of 0..{limit - 1}: number the "
+            "symbols from 0, and give n_features where later data may hold more of them"
+        )
+    # Kernels are compiled anew for arrays that may not be written to.
+    return np.require(array, dtype=np.int64, requirements=["C", "W"]), limit

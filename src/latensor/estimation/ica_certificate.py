@@ -1,0 +1,155 @@
+"""How far unmixed sources can be trusted, in numbers and in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.estimation.findings import Findings, listed, present
+
+_NOISE = {
+    "none": "none is assumed",
+    "isotropic": "of equal size in all sensors",
+    "diagonal": "of a size of its own in every sensor",
+    "unknown": "of unknown covariance; the fourth cumulant alone was used, which it does not enter",
+}
+
+
+def gaussian_kurtosis(count: int) -> float:
+    """Standard errors up to which the kurtosis of one of k sources may be that of a Gaussian.
+
+    A rotation is chosen for large kurtoses, and finds some by chance: the more, the more sources.
+    """
+    return 3.3 + 1.2 * float(np.sqrt(count - 1))
+
+
+@dataclass(frozen=True)
+class ICACertificate(Findings):
+    """What can be said about unmixed sources; `print` it for plain words.
+
+    Attributes
+    ----------
+    n_components, n_features : int
+    method : str, "moments" or "moments + polish"
+    noise : str, "none", "isotropic", "diagonal" or "unknown": the noise that was found or assumed
+    noise_p_value : float, how often noise of this kind gives a covariance as far from it; NaN
+        where nothing could refute it
+    noise_levels : tuple of float, noise variance in every source of variance one; NaN if unknown
+    kurtosis, kurtosis_errors : tuples of float, excess kurtosis of every source and its error
+    unidentifiable : tuple of int, the sources that may be Gaussian: nothing tells such a source
+        from noise, or from another of its kind
+    off_diagonal : float, share of the fourth cumulant that the components leave unexplained
+    interference : float, expected share of other sources in the amplitude of each (root mean
+        square), from the information that the polish measured; NaN without it
+    condition : float, of the mixing matrix with columns of length one
+    constant_features : tuple of int, sensors that do not vary
+    """
+
+    n_components: int
+    n_features: int
+    method: str
+    noise: str
+    noise_p_value: float
+    noise_levels: tuple[float, ...]
+    kurtosis: tuple[float, ...]
+    kurtosis_errors: tuple[float, ...]
+    unidentifiable: tuple[int, ...]
+    off_diagonal: float
+    interference: float
+    condition: float
+    constant_features: tuple[int, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return f"{self.n_components} sources of {self.n_features} sensors, by {self.method}"
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return present(
+            _identifiable(self), _noise(self), _error(self), _conditioning(self), _constant(self)
+        )
+
+
+def _identifiable(found: ICACertificate) -> Statement:
+    count = len(found.unidentifiable)
+    if count == 0:
+        weakest = int(np.argmin(np.abs(found.kurtosis)))
+        return Statement(
+            "Identifiable",
+            GOOD,
+            f"no source may be Gaussian; source {weakest} is closest to one (excess kurtosis "
+            f"{found.kurtosis[weakest]:.3g}, known to {found.kurtosis_errors[weakest]:.2g}).",
+        )
+    named = listed(found.unidentifiable)
+    if count == 1 and found.noise == "none":
+        return Statement(
+            "Identifiable",
+            GOOD if found.n_components > 1 else CAUTION,
+            f"source {named} is Gaussian as far as these samples tell: it is what the others "
+            "leave, which determines one such source and not two.",
+        )
+    if count == 1:
+        return Statement(
+            "Identifiable",
+            CAUTION,
+            f"source {named} is Gaussian as far as these samples tell, and so is noise: nothing "
+            "tells the two apart. Lower n_components by one, or give more samples.",
+        )
+    return Statement(
+        "Identifiable",
+        BAD,
+        f"sources {named} are Gaussian as far as these samples tell: they are not identifiable, "
+        f"any rotation of these {count} fits as well. Lower n_components, or give more samples.",
+    )
+
+
+def _noise(found: ICACertificate) -> Statement:
+    text = _NOISE[found.noise]
+    if found.noise in ("isotropic", "diagonal"):
+        text += f", up to {max(found.noise_levels):.2g} of the variance of a source"
+    if np.isnan(found.noise_p_value):
+        if found.noise in ("isotropic", "diagonal"):
+            text += "; too few sensors to check that"
+        return Statement("Noise", GOOD, f"{text}.")
+    if found.noise_p_value > 1e-3:
+        return Statement("Noise", GOOD, f"{text} (p-value {found.noise_p_value:.2g}).")
+    return Statement(
+        "Noise",
+        CAUTION,
+        f"{text}, although the covariance refutes that (p-value {found.noise_p_value:.1g}): noise "
+        "is of another kind, or samples depend on each other. Sources may be biased.",
+    )
+
+
+def _error(found: ICACertificate) -> Statement | None:
+    if np.isnan(found.interference):
+        return None
+    text = f"every source holds about {100 * found.interference:.2g} % of another's amplitude."
+    if found.interference < 0.05:
+        return Statement("Separation", GOOD, text)
+    level = CAUTION if found.interference < 0.2 else BAD
+    return Statement("Separation", level, text + " More samples would separate them better.")
+
+
+def _conditioning(found: ICACertificate) -> Statement:
+    text = f"the mixing matrix has condition number {found.condition:.3g}."
+    if found.condition < 100:
+        return Statement("Sensors", GOOD, text)
+    return Statement(
+        "Sensors", CAUTION, text + " Some sources look alike to all sensors: their noise grows."
+    )
+
+
+def _constant(found: ICACertificate) -> Statement | None:
+    if not found.constant_features:
+        return None
+    return Statement(
+        "Constant sensors",
+        CAUTION,
+        f"column {listed(found.constant_features)} does not vary: it says nothing about the "
+        "sources. Leave it out.",
+    )

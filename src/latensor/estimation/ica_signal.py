@@ -1,0 +1,232 @@
+"""Where the signal of noisy sensors lives: C = A A' + noise, taken apart (monograph 4.3).
+
+For d sensors and k < d sources the covariance shows noise of equal size in all sensors by its
+d - k equal smallest eigenvalues, and noise of differing sizes by factor analysis, wherever
+(d - k)^2 > d + k. Both can be refuted by the same covariance; then nothing but the fourth
+cumulant, which no Gaussian noise enters, is left to go by.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.stats import chi2
+
+from latensor.arrays.threads import one_blas_thread
+from latensor.moments.second import Covariance
+
+# A noise model is given up when noise like it would fit so badly once in a thousand times.
+_REFUTED = 1e-3
+# Beyond so many samples, rounding would refute the model.
+_MOST_SAMPLES = 1e10
+# The smallest share of a sensor's variance that is noise: less is an improper solution.
+_LEAST_NOISE = 1e-6
+_MOST_STEPS = 300
+_SCORING_STEPS = 30
+
+
+@dataclass(frozen=True)
+class SignalSpace:
+    """Coordinates in which the signal is white.
+
+    Attributes
+    ----------
+    kind : "none" (no noise), "isotropic", "diagonal", or "unknown", where the covariance shows no
+        noise and `projection` whitens signal and noise together
+    projection : (d, k), W: the scores are y = W'(x - E x), and W'L = I
+    lift : (d, k), L: the covariance of the signal is L L'
+    sensor_noise : (d,), noise variance of every sensor
+    p_value : float, of noise of this kind; NaN where nothing could refute it
+    """
+
+    kind: str
+    projection: Any
+    lift: Any
+    sensor_noise: Any
+    p_value: float
+
+    @property
+    def noise(self) -> Any:
+        """The covariance (k, k) of the noise in the scores, in units of the signal's."""
+        return (self.projection.T * self.sensor_noise) @ self.projection
+
+    def within(self, basis: Any) -> SignalSpace:
+        """The same with scores that use nothing but the coordinates B'x of a basis (d, r).
+
+        With noise S they are the most exact unbiased ones,
+        (A'S^-1 A)^-1 A'S^-1 B'x for A = B'L and S the noise of B'x.
+        """
+        inside = basis @ (basis.T @ self.projection)
+        if np.allclose(inside, self.projection, rtol=1e-12, atol=1e-14 * np.abs(inside).max()):
+            return self
+        seen = basis.T @ self.lift
+        with one_blas_thread():
+            if self.sensor_noise.any():
+                noise = (basis.T * self.sensor_noise) @ basis
+                weighted = np.linalg.solve(noise, seen)
+                scores = np.linalg.solve(seen.T @ weighted, weighted.T)
+            else:
+                scores = np.linalg.pinv(seen)
+        projection = basis @ scores.T
+        return SignalSpace(self.kind, projection, self.lift, self.sensor_noise, self.p_value)
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """Eigenvalues of a covariance in falling order, the directions, and how many are not zero."""
+
+    values: Any
+    vectors: Any
+    rank: int
+
+
+def spectrum(covariance: Any, precision: float = 0.0) -> Spectrum:
+    """The spectrum of a covariance (d, d) whose entries are known to a relative `precision`."""
+    with one_blas_thread():
+        values, vectors = np.linalg.eigh(covariance)
+    values, vectors = np.maximum(values[::-1], 0.0), signed(vectors[:, ::-1])
+    floor = max(len(values) * np.finfo(float).eps, precision) * values[0]
+    return Spectrum(values, vectors, int((values > floor).sum()))
+
+
+def signed(vectors: Any) -> Any:
+    """Columns with their entry of largest magnitude positive, whatever signs LAPACK gave them."""
+    largest = np.argmax(np.abs(vectors), axis=0)
+    signs = np.where(vectors[largest, np.arange(vectors.shape[1])] < 0, -1.0, 1.0)
+    return np.ascontiguousarray(vectors * signs)
+
+
+def whitened(known: Spectrum, count: int, kind: str) -> SignalSpace:
+    """The leading directions, signal and noise together brought to variance one."""
+    scale = np.sqrt(known.values[:count])
+    directions = known.vectors[:, :count]
+    silent = np.zeros(len(known.values))
+    return SignalSpace(kind, directions / scale, directions * scale, silent, float("nan"))
+
+
+def isotropic(known: Spectrum, count: int, weight: float) -> SignalSpace:
+    """Noise of equal variance in all sensors: the mean of the eigenvalues after the first k."""
+    rest = known.values[count : known.rank]
+    n_features, width = len(known.values), len(rest)
+    variance = float(rest.sum()) / (n_features - count)
+    signal = np.sqrt(np.maximum(known.values[:count] - variance, 1e-3 * known.values[:count]))
+    directions = known.vectors[:, :count]
+    freedom = (width + 2) * (width - 1) // 2
+    p_value = float("nan")
+    if freedom > 0 and known.rank == n_features:
+        distance = width * np.log(rest.mean()) - float(np.log(rest).sum())
+        p_value = float(chi2.sf(min(weight, _MOST_SAMPLES) * max(distance, 0.0), freedom))
+    noise = np.full(n_features, variance)
+    return SignalSpace("isotropic", directions / signal, directions * signal, noise, p_value)
+
+
+def separable(n_features: int, count: int) -> bool:
+    """Whether a covariance determines k factors and the noise of every one of d sensors.
+
+    At equality, as for 3 factors of 6 sensors, two different answers may fit exactly.
+    """
+    return (n_features - count) ** 2 > n_features + count and n_features > count
+
+
+def diagonal(covariance: Any, count: int, weight: float) -> SignalSpace:
+    """Noise of differing variances, by maximum likelihood factor analysis.
+
+    With the noise variances P, the loadings are L = P^1/2 U (t - 1)^1/2 for the leading
+    eigenpairs (t, U) of P^-1/2 C P^-1/2, and the smallest ones measure the misfit
+    sum_j>k (t_j - 1 - log t_j), which is minimized over P.
+    """
+    scale = np.sqrt(np.diag(covariance))
+    correlation = covariance / np.outer(scale, scale)
+    size = len(scale)
+
+    def parts(logs: Any) -> tuple[float, Any, Any, Any]:
+        root = np.exp(logs / 2)
+        values, vectors = np.linalg.eigh(correlation / np.outer(root, root))
+        rest = np.maximum(values[: size - count], 1e-300)
+        misfit = float((rest - 1 - np.log(rest)).sum())
+        # The gradient in log P: the diagonal of (I - t) over the directions without signal.
+        within = vectors[:, : size - count]
+        gradient = (within**2) @ (1 - rest)
+        return misfit, gradient, within, (root, values, vectors)
+
+    with one_blas_thread():
+        inverse = np.linalg.pinv(correlation)
+        start = np.clip((1 - 0.5 * count / size) / np.diag(inverse), 0.005, 1.0)
+        bounds = [(np.log(_LEAST_NOISE), 0.0)] * size
+        found = minimize(
+            lambda logs: parts(logs)[:2],
+            np.log(start),
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds,
+            options={"maxiter": _MOST_STEPS, "ftol": 1e-14, "gtol": 1e-9},
+        )
+        logs, misfit = _scored(parts, found.x, bounds[0][0])
+        root, values, vectors = parts(logs)[3]
+    leading = np.maximum(values[::-1][:count] - 1, 1e-6)
+    loadings = (scale * root)[:, None] * vectors[:, ::-1][:, :count] * np.sqrt(leading)
+    noise = (scale * root) ** 2
+    # L'P^-1 L is diagonal by construction: the scores need no solve.
+    projection = loadings / noise[:, None] / leading
+    freedom = ((size - count) ** 2 - size - count) // 2
+    p_value = float("nan")
+    if freedom > 0:
+        effective = min(weight, _MOST_SAMPLES) - 1 - (2 * size + 5) / 6 - 2 * count / 3
+        p_value = float(chi2.sf(max(effective, 1.0) * misfit, freedom))
+    return SignalSpace("diagonal", projection, loadings, noise, p_value)
+
+
+def _scored(parts: Any, logs: Any, lowest: float) -> tuple[Any, float]:
+    """Steps of Fisher scoring to full precision, as long as they lower the gradient."""
+    misfit, gradient, within, _ = parts(logs)
+    for _ in range(_SCORING_STEPS):
+        free = (logs > lowest + 1e-9) | (gradient < 0)
+        curvature = ((within @ within.T) ** 2)[np.ix_(free, free)]
+        ridge = 1e-12 * np.trace(curvature) * np.eye(len(curvature))
+        step = np.zeros_like(logs)
+        step[free] = np.linalg.solve(curvature + ridge, gradient[free])
+        moved = np.clip(logs - np.clip(step, -1, 1), lowest, 0.0)
+        new_misfit, new_gradient, new_within, _ = parts(moved)
+        if np.linalg.norm(new_gradient[free]) >= np.linalg.norm(gradient[free]):
+            break
+        logs, misfit, gradient, within = moved, new_misfit, new_gradient, new_within
+    return logs, misfit
+
+
+def signal_space(known: Covariance, seen: Spectrum, count: int) -> SignalSpace:
+    """The signal of k sources under Gaussian noise, by the simplest noise that is not refuted.
+
+    `kind` is "unknown" where all are: the projection then whitens signal and noise together.
+    """
+    n_features = len(seen.values)
+    if seen.rank <= count:
+        return whitened(seen, count, "none" if seen.rank < n_features else "unknown")
+    found = isotropic(seen, count, known.weight)
+    if found.p_value > _REFUTED:
+        return found
+    if seen.rank == n_features and separable(n_features, count):
+        found = diagonal(known.covariance, count, known.weight)
+        if not found.p_value <= _REFUTED:
+            return found
+    return whitened(seen, count, "unknown")
+
+
+def assumed_space(known: Covariance, seen: Spectrum, count: int) -> SignalSpace:
+    """The signal by the best noise model there is, although the covariance may refute it."""
+    n_features = len(seen.values)
+    if seen.rank == n_features and separable(n_features, count):
+        return diagonal(known.covariance, count, known.weight)
+    if seen.rank > count:
+        return isotropic(seen, count, known.weight)
+    return whitened(seen, count, "unknown")
+
+
+def count_sources(known: Covariance, seen: Spectrum) -> int:
+    """The fewest sources whose noise the covariance does not refute; all directions otherwise."""
+    for count in range(1, seen.rank):
+        if signal_space(known, seen, count).kind in ("isotropic", "diagonal"):
+            return count
+    return max(seen.rank, 1)

@@ -1,0 +1,342 @@
+"""Independent component analysis under Gaussian noise, from the fourth cumulant (monograph 4.3)."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_array, check_is_fitted
+
+from latensor.arrays import Array, RandomState, generator, is_array, is_numpy, one_blas_thread
+from latensor.estimation.ica_certificate import ICACertificate, gaussian_kurtosis
+from latensor.estimation.ica_read_off import Unmixing, read_off, turned_to
+from latensor.estimation.ica_signal import Spectrum, count_sources, signal_space, spectrum
+from latensor.estimation.moment_model import (
+    ALGORITHM,
+    N_JOBS,
+    REFINE,
+    MomentModel,
+    component_order,
+)
+from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.samples import in_library_of, project
+from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
+from latensor.moments.fourth import MOST_DIRECTIONS, WHOLE, FourthMomentAccumulator
+from latensor.moments.second import Covariance
+from latensor.refinement.ica import gaussian_bound, polish, polish_freely
+
+_MOST_PASSES = 50
+# Rows on which the polish runs before the last passes over all of them.
+_ROWS_TO_POLISH = 100_000
+_LAST_PASSES = 2
+# Products spent on the fourth moment: as a start for the polish, and where it is all there is.
+_START_PRODUCTS, _MOST_PRODUCTS = 2e10, 2e11
+_FEWEST_ROWS = 20_000
+# Below this information in all samples, an unmixing without any knowledge of the noise is worse
+# than the fit of the cumulant that it starts from.
+_ENOUGH_INFORMATION = 1000.0
+# A polish on fewer rows than this share of a stream is less exact than the moments of all.
+_ENOUGH_ROWS = 0.25
+
+
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # type: ignore[misc]
+    """Independent sources from their mixtures, under Gaussian noise or none (monograph 4.3).
+
+    x = A h + z with independent, not Gaussian sources h (k,), a mixing matrix A (d, k) and
+    Gaussian noise z. The fourth cumulant of x is sum_j kappa_j a_j^(x)4, kappa_j the excess
+    kurtosis of h_j: noise of any covariance leaves it as it is. Sources above and below the
+    kurtosis of a Gaussian may come together.
+
+    The covariance is taken apart into signal and noise by the simplest noise it does not refute
+    (equal in all sensors; of differing size; of any covariance), the cumulant of the whitened
+    signal is diagonalized, and a likelihood-like polish that knows of the noise follows.
+
+    Parameters
+    ----------
+    n_components : int, None (all directions in which the data varies) or "auto": the fewest
+        sources whose remainder is noise; at most 64
+    noise : "gaussian", or None for sensors without noise
+    algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
+    refine : "auto", or the number of passes of the polish; 0 for moments only
+    random_state : seed of the decomposition
+    n_jobs : int or None, threads; changes nothing but the time
+
+    Attributes
+    ----------
+    components_ : (k, d), the unmixing: sources are (x - mean_) @ components_.T
+    mixing_ : (d, k), A; columns by falling length, their entry of largest magnitude positive;
+        components_ @ mixing_ is the identity
+    mean_ : (d,)
+    whitening_ : (k, d), coordinates of unit signal, which components_ rotates
+    noise_variance_ : (k,), noise in every source; NaN where its covariance is unknown
+    kurtosis_ : (k,), excess kurtosis of every source
+    n_components_, n_iter_ : int
+    certificate_ : ICACertificate; names the sources that are not identifiable
+
+    Notes
+    -----
+    Sources have variance one, the noise that the sensors add to them not counted; where its
+    covariance is unknown, counted. `partial_fit` keeps the fourth moment of up to 16 features
+    whole, and of more along the leading directions of the first rows.
+    """
+
+    _parameters = {  # noqa: RUF012
+        "n_components": (
+            Interval(numbers.Integral, 1, MOST_DIRECTIONS),
+            Choice((None, "auto")),
+        ),
+        "noise": (Choice(("gaussian", None)),),
+        "algorithm": ALGORITHM,
+        "refine": REFINE,
+        "n_jobs": N_JOBS,
+    }
+    _read_off_names: ClassVar[frozenset[str]] = frozenset(
+        {
+            "components_",
+            "mixing_",
+            "mean_",
+            "whitening_",
+            "noise_variance_",
+            "kurtosis_",
+            "n_components_",
+            "n_iter_",
+            "certificate_",
+        }
+    )
+    _min_samples: ClassVar[int] = 2
+
+    def __init__(
+        self,
+        n_components: int | str | None = None,
+        *,
+        noise: str | None = "gaussian",
+        algorithm: str | Callable[..., Any] = "auto",
+        refine: int | str = "auto",
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.noise = noise
+        self.algorithm = algorithm
+        self.refine = refine
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _new_moments(self) -> FourthMomentAccumulator:
+        d, wanted = self.n_features_in_, self.n_components
+        if isinstance(wanted, numbers.Integral):
+            rank = max(2 * int(wanted), int(wanted) + 8)
+        else:
+            rank = MOST_DIRECTIONS if wanted is None else 2 * WHOLE
+        if wanted is None and d > MOST_DIRECTIONS:
+            raise InvalidInputError(
+                f"n_components=None asks for all {d} directions, a fourth moment holds at most "
+                f"{MOST_DIRECTIONS}: give n_components"
+            )
+        return FourthMomentAccumulator(min(rank, d, MOST_DIRECTIONS), n_threads=self._n_threads())
+
+    def _gather(self, samples: Any, weights: Any) -> FourthMomentAccumulator:
+        """Moments with the fourth along the directions that hold the signal of all samples."""
+        moments = self._new_moments().update_covariance(samples, weights)
+        known = moments.covariance.finalize(host=True)
+        seen = self._spectrum(known)
+        count = self._count(known, seen)
+        basis, polished = np.eye(self.n_features_in_), self._refines()
+        if self.n_features_in_ > WHOLE:
+            width = count
+            if self.noise is not None and count < seen.rank:
+                space = signal_space(known, seen, count)
+                if space.kind == "unknown":
+                    width = min(max(2 * count, count + 8), seen.rank, MOST_DIRECTIONS)
+                else:
+                    basis = np.linalg.qr(space.projection)[0]
+            if basis.shape[1] > count:
+                basis = np.ascontiguousarray(seen.vectors[:, :width])
+        moments.fix(basis, known.mean)
+        n_products = ((basis.shape[1] + 1) * (basis.shape[1] + 2) // 2) ** 2
+        affordable = (_START_PRODUCTS if polished else _MOST_PRODUCTS) / n_products
+        limit = max(int(affordable), _FEWEST_ROWS)
+        if len(samples) <= limit:
+            return moments.update_fourth(samples, weights)
+        chosen = generator(self.random_state).choice(len(samples), limit, replace=False)
+        chosen.sort()
+        return moments.update_fourth(samples[chosen], None if weights is None else weights[chosen])
+
+    def _spectrum(self, known: Covariance) -> Spectrum:
+        seen = spectrum(known.covariance, np.finfo(self._dtype).eps * self.n_features_in_)
+        # A mean of equal numbers is off by rounding, and so is what it leaves of them.
+        square = np.finfo(self._dtype).eps ** 2 * float((known.mean**2).max())
+        if seen.rank == 0 or seen.values[0] <= square * self.n_features_in_:
+            raise NotIdentifiableError(
+                f"all {known.count} samples are equal: there is nothing to unmix; give samples "
+                "that vary"
+            )
+        return seen
+
+    def _count(self, known: Covariance, seen: Spectrum) -> int:
+        wanted, d = self.n_components, self.n_features_in_
+        if wanted == "auto":
+            count = count_sources(known, seen) if self.noise is not None else seen.rank
+            return min(count, MOST_DIRECTIONS)
+        if wanted is None:
+            return seen.rank
+        count = int(wanted)
+        if count > d:
+            raise InvalidInputError(
+                f"n_components={count} exceeds the n_features={d} sensors: lower n_components"
+            )
+        if count > seen.rank:
+            raise RankDeficientError(
+                f"n_components={count} exceeds the {seen.rank} directions in which the "
+                f"{known.count} samples vary: lower n_components or give more samples",
+                seen.values,
+                usable_rank=seen.rank,
+            )
+        return count
+
+    def _read_off(self, moments: FourthMomentAccumulator) -> None:
+        moment = moments.finalize()
+        known = moments.covariance.finalize(host=True)
+        seen = self._spectrum(known)
+        count = self._count(known, seen)
+        if count > moment.basis.shape[1]:
+            raise InvalidInputError(
+                f"the stream keeps {moment.basis.shape[1]} directions, {count} sources were "
+                "found: give n_components"
+            )
+        rng = generator(self.random_state)
+        found = read_off(moment, seen, count, self.noise is not None, rng, self.algorithm)
+        self._moment = moment
+        self._found = found
+        self._adopt(found, None, 0)
+
+    def _polish(self, samples: Any, weights: Any) -> None:
+        moment, found = self._moment, self._found
+        weight = float(len(samples)) if weights is None else float(weights.sum())
+        if weight < _ENOUGH_ROWS * moment.weight:
+            return
+        centered = samples - moment.mean
+        if found.space is None:
+            self._polish_freely(found, centered, weights, weight)
+            return
+        with one_blas_thread():
+            scores = centered @ found.space.projection
+        noise, threads = found.space.noise, self._n_threads()
+        rotation, n_iter, passes = found.rotation, 0, _MOST_PASSES
+        if not isinstance(self.refine, str):
+            passes = int(self.refine)
+        elif len(scores) > _ROWS_TO_POLISH:
+            chosen = generator(self.random_state).choice(
+                len(scores), _ROWS_TO_POLISH, replace=False
+            )
+            chosen.sort()
+            part = None if weights is None else weights[chosen]
+            first = polish(
+                scores[chosen], part, noise, rotation, max_iter=passes, n_threads=threads
+            )
+            rotation, n_iter, passes = first.rotation, first.n_iter, _LAST_PASSES
+        result = polish(scores, weights, noise, rotation, max_iter=passes, n_threads=threads)
+        found = turned_to(found, result.rotation, moment.fourth_weight)
+        self._adopt(found, result.information * weight, n_iter + result.n_iter)
+
+    def _polish_freely(self, found: Unmixing, centered: Any, weights: Any, weight: float) -> None:
+        passes = _MOST_PASSES if isinstance(self.refine, str) else int(self.refine)
+        with one_blas_thread():
+            scores = centered @ found.unmixing.T
+        result = polish_freely(
+            scores, centered, weights, max_iter=passes, n_threads=self._n_threads()
+        )
+        information = result.information * weight
+        if information.min() < _ENOUGH_INFORMATION:
+            return
+        with one_blas_thread():
+            unmixing = result.unmixing.T @ found.unmixing
+            # At the solution this product is the identity; what is left of it is rounding.
+            mixing = result.mixing @ np.linalg.inv(unmixing @ result.mixing)
+        found = replace(found, unmixing=unmixing, mixing=mixing)
+        self._adopt(found, information / 2, result.n_iter)
+
+    def _adopt(self, found: Unmixing, information: Any, n_iter: int) -> None:
+        """Set the fitted attributes, sources in their fixed order and with fixed signs."""
+        lengths = np.linalg.norm(found.mixing, axis=0)
+        largest = np.argmax(np.abs(found.mixing), axis=0)
+        signs = np.where(found.mixing[largest, np.arange(len(lengths))] < 0, -1.0, 1.0)
+        mixing = found.mixing * signs
+        order = component_order(lengths, mixing.T)
+        kept = self._dtype
+        self.components_ = np.ascontiguousarray((found.unmixing * signs[:, None])[order], kept)
+        self.mixing_ = np.ascontiguousarray(mixing[:, order], kept)
+        self.mean_ = self._moment.mean.astype(kept)
+        self.whitening_ = np.ascontiguousarray(found.whitening, kept)
+        self.noise_variance_ = np.diag(found.noise)[order].astype(kept)
+        self.kurtosis_ = found.kurtosis[order].astype(kept)
+        self.n_components_ = len(order)
+        self.n_iter_ = n_iter
+        self._certify(found, order, None if information is None else information[order])
+
+    def _certify(self, found: Unmixing, order: Any, information: Any) -> None:
+        kurtosis, errors = found.kurtosis[order], found.kurtosis_error[order]
+        interference = float("nan")
+        if information is None:
+            gaussian = np.abs(kurtosis) < gaussian_kurtosis(len(order)) * errors
+        else:
+            gaussian = information < gaussian_bound(len(order))
+            first, second = np.triu_indices(len(order), 1)
+            if len(first):
+                pairs = np.maximum(information[first] + information[second], 1.0)
+                interference = float(np.sqrt((1 / pairs).mean()))
+        unit = found.mixing / np.linalg.norm(found.mixing, axis=0)
+        variances = np.diag(self._moment.covariance)
+        self.certificate_ = ICACertificate(
+            n_components=len(order),
+            n_features=self.n_features_in_,
+            method="moments" if information is None else "moments + polish",
+            noise=found.noise_kind,
+            noise_p_value=found.p_value,
+            noise_levels=tuple(float(v) for v in np.diag(found.noise)[order]),
+            kurtosis=tuple(float(v) for v in kurtosis),
+            kurtosis_errors=tuple(float(v) for v in errors),
+            unidentifiable=tuple(int(j) for j in np.flatnonzero(gaussian)),
+            off_diagonal=found.off_diagonal,
+            interference=interference,
+            condition=float(np.linalg.cond(unit)),
+            constant_features=tuple(int(i) for i in np.flatnonzero(variances <= 0)),
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def transform(self, X: object) -> Array:
+        """Sources (n, k) of samples, in the library of `X`; with the noise the sensors give them.
+
+        The unbiased estimate of least variance: unmixing what `inverse_transform` mixes gives the
+        same sources back.
+        """
+        array, _ = self._read_new(X)
+        return project(array, self.mean_, self.components_.T.astype(np.float64))
+
+    def inverse_transform(self, X: object) -> Array:
+        """Samples (n, d), without noise, from sources (n, k)."""
+        check_is_fitted(self)
+        sources = _read_sources(X, int(self.n_components_))
+        return sources @ in_library_of(self.mixing_.T, sources) + in_library_of(self.mean_, sources)
+
+
+def _read_sources(X: object, count: int) -> Any:
+    if is_array(X) and not is_numpy(X):
+        sources: Any = X
+    else:
+        try:
+            sources = check_array(X, dtype=(np.float64, np.float32), input_name="X")
+        except ValueError as error:
+            raise InvalidInputError(str(error)) from error
+    if sources.ndim != 2 or sources.shape[1] != count:
+        raise InvalidInputError(
+            f"X has shape {tuple(sources.shape)}, sources of shape (n, {count}) were expected"
+        )
+    return sources

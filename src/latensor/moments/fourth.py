@@ -1,0 +1,280 @@
+"""Mean, covariance and fourth cumulant of a stream of samples, in constant memory.
+
+With z = (1, B'(x - c)), a constant in front of the samples along a basis B around a center c, the
+sum of z (x) z (x) z (x) z holds all moments of order 0 to 4 at once. Moving the center is then one
+linear map of z: sums around any two centers are merged exactly.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.exceptions import InvalidInputError
+from latensor.moments.second import CovarianceAccumulator
+
+# Up to so many features the fourth moment is kept whole, and any two streams can be merged.
+WHOLE = 16
+# More directions than this would need hundreds of megabytes, and days of products.
+MOST_DIRECTIONS = 64
+# Rows waited for before a basis is chosen, for every direction in it.
+_ROWS_PER_DIRECTION = 20
+_FEWEST_ROWS = 1000
+_BLOCK = 1024
+# The partition of the rows does not depend on the threads: neither do the bits of a sum.
+_PARTS = 16
+
+
+@dataclass(frozen=True)
+class FourthMoment:
+    """Central moments of samples x in R^d, along a basis B (d, r) in the fourth order.
+
+    Attributes
+    ----------
+    count : int
+    weight : float
+    mean : (d,)
+    covariance : (d, d)
+    basis : (d, r), orthonormal columns
+    fourth_weight : float, of the samples behind `cumulant`, which may be a part of all
+    cumulant : (r, r, r, r), with y = B'(x - E x) the expectation of y (x) y (x) y (x) y less the
+        three products of covariances: zero for Gaussian samples (monograph 4.3)
+    """
+
+    count: int
+    weight: float
+    mean: Any
+    covariance: Any
+    basis: Any
+    fourth_weight: float
+    cumulant: Any
+
+    def along(self, directions: Any) -> Any:
+        """The cumulant (s, s, s, s) along directions (d, s) in the span of the basis."""
+        return turned(self.cumulant, self.basis.T @ directions)
+
+
+class FourthMomentAccumulator:
+    """Sums for `FourthMoment`, mergeable with those that share its basis.
+
+    Parameters
+    ----------
+    rank : int, directions kept in the fourth moment where there are more than 16 features
+    basis : (d, r) to keep these; None takes all of up to max(16, rank) features, and otherwise
+        the leading directions of the first rows, which are held until they are enough to tell
+    center : (d,), what is subtracted before the sums; goes with `basis`
+    n_threads : int, changes nothing but the time
+    """
+
+    def __init__(
+        self, rank: int, *, basis: Any = None, center: Any = None, n_threads: int = 1
+    ) -> None:
+        if rank > MOST_DIRECTIONS:
+            raise InvalidInputError(
+                f"rank={rank} directions of a fourth moment are more than the {MOST_DIRECTIONS} "
+                "that fit: lower n_components, or project the samples by PCA first"
+            )
+        self.rank = rank
+        self.n_threads = n_threads
+        self._covariance = CovarianceAccumulator()
+        self._basis: Any = basis
+        self._center: Any = center
+        self._sums: Any = None
+        self._waiting: list[tuple[Any, Any]] = []
+
+    def update(self, batch: Any, weights: Any = None) -> Self:
+        """Add samples.
+
+        Parameters
+        ----------
+        batch : (n, d) dense host array
+        weights : (n,) array or None; a weight of 2 is the same as giving the sample twice
+        """
+        self.update_covariance(batch, weights)
+        if self._basis is None:
+            self._waiting.append((np.array(batch), None if weights is None else np.array(weights)))
+            self._choose_basis(now=batch.shape[1] <= max(WHOLE, self.rank))
+        else:
+            self.update_fourth(batch, weights)
+        return self
+
+    def update_covariance(self, batch: Any, weights: Any = None) -> Self:
+        """Add samples to mean and covariance only."""
+        with one_blas_thread():
+            self._covariance.update(batch, weights)
+        return self
+
+    def update_fourth(self, batch: Any, weights: Any = None) -> Self:
+        """Add samples to the fourth moment only, all or a part of those of the covariance."""
+        sums = homogeneous_sums(batch, weights, self._center, self._basis, self.n_threads)
+        self._sums = sums if self._sums is None else self._sums + sums
+        return self
+
+    def fix(self, basis: Any, center: Any) -> Self:
+        """Keep the fourth moment along this basis (d, r), summed around this center (d,)."""
+        self._basis, self._center = basis, center
+        return self
+
+    @property
+    def covariance(self) -> CovarianceAccumulator:
+        """Mean and covariance of all samples so far."""
+        return self._covariance
+
+    def merge(self, other: Self) -> Self:
+        """Add the samples that another accumulator has seen, along the same basis."""
+        if not isinstance(other, FourthMomentAccumulator):
+            raise InvalidInputError(
+                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
+            )
+        if self._basis is None and other._basis is not None:
+            self.fix(other._basis, other._center)
+            self._add_waiting()
+        if other._sums is not None:
+            sums = other._seen_from(self._basis, self._center)
+            self._sums = sums if self._sums is None else self._sums + sums
+        self._covariance.merge(other._covariance)
+        for batch, weights in other._waiting:
+            if self._basis is None:
+                self._waiting.append((batch, weights))
+            else:
+                self.update_fourth(batch, weights)
+        if self._basis is None and self._waiting:
+            self._choose_basis()
+        return self
+
+    def _seen_from(self, basis: Any, center: Any) -> Any:
+        """The sums around another center, along the same basis."""
+        if self._basis.shape != basis.shape or not np.array_equal(self._basis, basis):
+            raise InvalidInputError(
+                "the two models keep their fourth moment along different directions, chosen from "
+                "their first samples: start the second worker with spawn() of the first"
+            )
+        if np.array_equal(self._center, center):
+            return self._sums
+        return packed(recentered(unpacked(self._sums), basis.T @ (center - self._center)))
+
+    def spawn(self) -> FourthMomentAccumulator:
+        """An empty accumulator along the same basis."""
+        if self._basis is None:
+            self._choose_basis(now=True)
+        return FourthMomentAccumulator(
+            self.rank, basis=self._basis, center=self._center, n_threads=self.n_threads
+        )
+
+    def _choose_basis(self, now: bool = False) -> None:
+        n_rows = sum(len(batch) for batch, _ in self._waiting)
+        if not now and n_rows < max(_FEWEST_ROWS, _ROWS_PER_DIRECTION * self.rank):
+            return
+        known = self._covariance.finalize(host=True)
+        n_features = len(known.mean)
+        basis = np.eye(n_features)
+        if n_features > max(WHOLE, self.rank):
+            with one_blas_thread():
+                vectors = np.linalg.eigh(known.covariance)[1]
+            basis = np.ascontiguousarray(vectors[:, ::-1][:, : self.rank])
+        self.fix(basis, known.mean.copy())
+        self._add_waiting()
+
+    def _add_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for batch, weights in waiting:
+            self.update_fourth(batch, weights)
+
+    def finalize(self) -> FourthMoment:
+        """The central moments of all samples so far."""
+        if self._basis is None and self._waiting:
+            self._choose_basis(now=True)
+        known = self._covariance.finalize(host=True)
+        if self._sums is None:
+            raise InvalidInputError("no sample has been seen yet: call update with a batch first")
+        weight, cumulant = fourth_cumulant(unpacked(self._sums))
+        return FourthMoment(
+            known.count, known.weight, known.mean, known.covariance, self._basis, weight, cumulant
+        )
+
+
+def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads: int = 1) -> Any:
+    """The packed sums of z (x) z (x) z (x) z over rows, z = (1, B'(x - c)).
+
+    One product of the p = (r + 1)(r + 2) / 2 products z_a z_b, a <= b, with themselves.
+
+    Parameters
+    ----------
+    rows, weights : (n, d), and (n,) or None
+    center, basis : (d,) and (d, r)
+    n_threads : int, changes nothing but the time
+
+    Returns
+    -------
+    (p, p), the sum of z_a z_b z_c z_e at the places of (a, b) and (c, e)
+    """
+    width = basis.shape[1] + 1
+    left, right = np.triu_indices(width)
+    size = max(1, -(-rows.shape[0] // (_PARTS * _BLOCK))) * _BLOCK
+    ranges = [(a, min(a + size, rows.shape[0])) for a in range(0, rows.shape[0], size)]
+    sums = np.zeros((len(ranges), len(left), len(left)))
+
+    def part(index: int, start: int, stop: int) -> None:
+        # An overflow is told below; NumPy's settings for it are those of a thread.
+        with np.errstate(over="ignore", invalid="ignore"):
+            for a in range(start, stop, _BLOCK):
+                b = min(a + _BLOCK, stop)
+                columns = np.ones((width, b - a))
+                columns[1:] = ((rows[a:b] - center) @ basis).T
+                products = columns[left] * columns[right]
+                if weights is not None:
+                    products *= np.sqrt(weights[a:b])
+                sums[index] += products @ products.T
+
+    with one_blas_thread():
+        run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
+    total = sums.sum(axis=0)
+    if not np.isfinite(total).all():
+        raise InvalidInputError(
+            f"the fourth moment of X overflows (largest magnitude {np.abs(rows).max():.3g}): "
+            "give the samples in a smaller unit"
+        )
+    return total
+
+
+def unpacked(sums: Any) -> Any:
+    """The symmetric tensor (m, m, m, m) of packed sums (p, p), p = m (m + 1) / 2."""
+    size = int((np.sqrt(8 * sums.shape[0] + 1) - 1) / 2 + 0.5)
+    place = np.empty((size, size), dtype=np.intp)
+    left, right = np.triu_indices(size)
+    place[left, right] = place[right, left] = np.arange(len(left))
+    return sums[place[:, :, None, None], place[None, None]]
+
+
+def packed(tensor: Any) -> Any:
+    """The entries (p, p) of a symmetric tensor (m, m, m, m) at ordered pairs of indices."""
+    left, right = np.triu_indices(tensor.shape[0])
+    return np.ascontiguousarray(tensor[left, right][:, left, right])
+
+
+def turned(tensor: Any, matrix: Any) -> Any:
+    """T(M, M, M, M) of a symmetric tensor (m, m, m, m) and a matrix (m, s)."""
+    with one_blas_thread():
+        for _ in range(4):
+            tensor = np.tensordot(tensor, matrix, axes=(0, 0))
+    return tensor
+
+
+def recentered(tensor: Any, shift: Any) -> Any:
+    """Sums of z (x) z (x) z (x) z, z = (1, y), as sums of (1, y - shift)."""
+    change = np.eye(tensor.shape[0])
+    change[0, 1:] = -shift
+    return turned(tensor, change)
+
+
+def fourth_cumulant(tensor: Any) -> tuple[float, Any]:
+    """The weight and the cumulant (r, r, r, r) of sums (1 + r, ...) of (1, y)."""
+    weight = float(tensor[0, 0, 0, 0])
+    central = recentered(tensor / weight, tensor[0, 0, 0, 1:] / weight)
+    covariance = central[0, 0, 1:, 1:]
+    product = np.multiply.outer(covariance, covariance)
+    gaussian = product + product.transpose(0, 2, 1, 3) + product.transpose(0, 2, 3, 1)
+    return weight, central[1:, 1:, 1:, 1:] - gaussian

@@ -1,0 +1,406 @@
+"""Numba kernels of hidden Markov models: forward, backward, expected counts, Viterbi.
+
+Plain loops over rows; the checks are done by the callers. The likelihood of row t in every state
+is `table[index[t]]`: symbols point into a table of emission probabilities, densities have a row
+of their own each. Every call works on a range of rows and writes to its own place, so that any
+number of threads gives the same bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+
+# Two filters that agree to this relative precision in every state stay so close for good: the
+# filter never expands Hilbert's projective metric.
+_AGREEMENT = 1e-13
+
+
+def _jit(function: Callable[..., Any]) -> Any:
+    """A compiled function, kept on disk where there is a place to write to."""
+    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
+    try:
+        return numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the package's folder nor the user's can be written to
+        return numba.njit(**options)(function)
+
+
+@_jit
+def forward(
+    index: Any,
+    table: Any,
+    is_start: Any,
+    startprob: Any,
+    transmat: Any,
+    first: int,
+    last: int,
+    filtered: Any,
+    scale: Any,
+) -> None:
+    """Filtered state probabilities (n, k) of rows first..last-1 times the likelihood of each row.
+
+    The likelihood of a row given those before it, the sum over states, goes to `scale`: to divide
+    by it one row later keeps the division out of the chain of dependent operations. A range that
+    begins inside a sequence begins with equal probabilities: `repair_forward` makes it right.
+    """
+    k = startprob.size
+    predicted = np.empty(k)
+    inverse = 1.0
+    for t in range(first, last):
+        if is_start[t]:
+            for j in range(k):
+                predicted[j] = startprob[j]
+            inverse = 1.0
+        elif t == first:
+            for j in range(k):
+                predicted[j] = 1.0 / k
+            inverse = 1.0
+        else:
+            for j in range(k):
+                predicted[j] = 0.0
+            for i in range(k):
+                share = filtered[t - 1, i]
+                for j in range(k):
+                    predicted[j] += share * transmat[i, j]
+        x = index[t]
+        total = 0.0
+        for j in range(k):
+            value = predicted[j] * (table[x, j] * inverse)
+            filtered[t, j] = value
+            total += value
+        scale[t] = total
+        inverse = 1.0 / total
+        if not total > 0.0:
+            for j in range(k):
+                filtered[t, j] = 1.0 / k
+            inverse = 1.0
+
+
+@_jit
+def repair_forward(
+    index: Any,
+    table: Any,
+    is_start: Any,
+    transmat: Any,
+    first: int,
+    last: int,
+    filtered: Any,
+    scale: Any,
+) -> int:
+    """Carry the right probabilities of row first-1 into a range until they meet what is there.
+
+    Returns the number of rows that were changed.
+    """
+    k = transmat.shape[0]
+    predicted = np.empty(k)
+    for t in range(first, last):
+        if is_start[t]:
+            return t - first
+        before = scale[t - 1] if scale[t - 1] > 0.0 else 1.0
+        for j in range(k):
+            predicted[j] = 0.0
+        for i in range(k):
+            share = filtered[t - 1, i]
+            for j in range(k):
+                predicted[j] += share * transmat[i, j]
+        x = index[t]
+        total = 0.0
+        for j in range(k):
+            predicted[j] *= table[x, j] * (1.0 / before)
+            total += predicted[j]
+        old = scale[t]
+        agree = total > 0.0 and old > 0.0
+        for j in range(k):
+            value = predicted[j] if total > 0.0 else 1.0 / k
+            if agree and abs(value / total - filtered[t, j] / old) > _AGREEMENT * value / total:
+                agree = False
+            filtered[t, j] = value
+        scale[t] = total
+        if agree:
+            return t - first
+    return last - first
+
+
+@_jit
+def look_ahead(
+    index: Any, table: Any, is_start: Any, across: Any, row: int, reach: int, later: Any
+) -> bool:
+    """The likelihoods (k,) of all rows after a row, in every state, up to scale: into `later`.
+
+    Starts from each state alone some rows ahead, further and further: where all starts give the
+    same, what comes after these rows no longer matters. False where they still differ after
+    `reach` rows.
+
+    Parameters
+    ----------
+    across : (k, k) the transition matrix, transposed
+    """
+    n = is_start.size
+    k = across.shape[0]
+    end = row + 1
+    while end < n and not is_start[end]:
+        end += 1
+        if end - row > reach:
+            break
+    closed = end == n or is_start[end]
+    columns = np.eye(k)
+    if closed:
+        columns[:, 0] = 1.0
+    product = np.empty((k, k))
+    # Row t of the columns: the likelihood of rows t+1..end-1 from every state, for every start.
+    for t in range(end - 2, row - 1, -1):
+        x = index[t + 1]
+        for i in range(k):
+            for c in range(k):
+                product[i, c] = 0.0
+        for j in range(k):
+            for i in range(k):
+                weight = across[j, i] * table[x, j]
+                for c in range(k):
+                    product[i, c] += weight * columns[j, c]
+        for c in range(k):
+            total = 0.0
+            for i in range(k):
+                total += product[i, c]
+            for i in range(k):
+                columns[i, c] = product[i, c] / total if total > 0.0 else 1.0 / k
+    for i in range(k):
+        later[i] = columns[i, 0]
+    if closed:
+        return True
+    for c in range(1, k):
+        for i in range(k):
+            if abs(columns[i, c] - columns[i, 0]) > _AGREEMENT * columns[i, 0]:
+                return False
+    return True
+
+
+@_jit
+def back_over(index: Any, table: Any, across: Any, first: int, last: int, later: Any) -> None:
+    """From the likelihoods of all rows after last-1 to those of all rows after first-1.
+
+    `later` (k,) is overwritten; rows first-1..last-1 belong to one sequence.
+    """
+    k = later.size
+    message = np.empty(k)
+    for t in range(last - 1, first - 1, -1):
+        x = index[t]
+        total = 0.0
+        for j in range(k):
+            message[j] = table[x, j] * later[j]
+            total += message[j]
+        inverse = 1.0 / total if total > 0.0 else 0.0
+        for i in range(k):
+            later[i] = 0.0 if total > 0.0 else 1.0
+        for j in range(k):
+            share = message[j] * inverse
+            for i in range(k):
+                later[i] += share * across[j, i]
+
+
+@_jit
+def expected_counts(
+    index: Any,
+    table: Any,
+    is_start: Any,
+    across: Any,
+    first: int,
+    last: int,
+    end: Any,
+    filtered: Any,
+    starts: Any,
+    steps: Any,
+) -> None:
+    """Posterior state probabilities in place of `filtered`, and sums over rows first..last-1.
+
+    Goes backwards with the likelihood b_t (k,) of all rows after t, from `end` for row `last`.
+    Adds to `starts` (k,) the posteriors of first rows and to `steps` (k, k) the sum of
+    f_t (x) m_t+1 / norm over all steps to a next row, m being the likelihood times b: multiplied
+    by the transition matrix, the expected number of steps from each state to each other.
+
+    Parameters
+    ----------
+    across : (k, k) the transition matrix, transposed
+    end : (k,) likelihoods of all rows after `last`, up to scale; not read where the sequence ends
+        before that
+    """
+    n, k = filtered.shape
+    message = np.empty(k)
+    later = np.empty(k)
+    inverse = 1.0
+    for t in range(last - 1, first - 1, -1):
+        inner = t + 1 < n and not is_start[t + 1]
+        if not inner:
+            for i in range(k):
+                later[i] = 1.0
+        else:
+            if t == last - 1:
+                x = index[t + 1]
+                for j in range(k):
+                    message[j] = table[x, j] * end[j]
+            for i in range(k):
+                later[i] = 0.0
+            for j in range(k):
+                share = message[j]
+                for i in range(k):
+                    later[i] += share * across[j, i]
+        norm = 0.0
+        total = 0.0
+        for i in range(k):
+            norm += filtered[t, i] * later[i]
+            total += later[i]
+        inverse = 1.0 / norm if norm > 0.0 else 0.0
+        if inner:
+            for i in range(k):
+                share = filtered[t, i] * inverse
+                for j in range(k):
+                    steps[i, j] += share * message[j]
+        for i in range(k):
+            filtered[t, i] = filtered[t, i] * (later[i] * inverse) if norm > 0.0 else 1.0 / k
+        if is_start[t]:
+            for i in range(k):
+                starts[i] += filtered[t, i]
+        # Divided by the sum of a row earlier: the division is then not waited for.
+        lift = 1.0 / total if total > 0.0 else 1.0
+        x = index[t]
+        for j in range(k):
+            message[j] = table[x, j] * (later[j] * lift)
+
+
+@_jit
+def add_posteriors(index: Any, posteriors: Any, first: int, last: int, sums: Any) -> None:
+    """Add the posteriors (k,) of rows first..last-1 to the row of `sums` (d, k) of their symbol."""
+    k = posteriors.shape[1]
+    for t in range(first, last):
+        x = index[t]
+        for j in range(k):
+            sums[x, j] += posteriors[t, j]
+
+
+@_jit
+def sum_of_logs(scale: Any, first: int, last: int, sums: Any, place: int) -> None:
+    """The sum of the logarithms of rows first..last-1, into sums[place]."""
+    total = 0.0
+    product = 1.0
+    for t in range(first, last):
+        # One logarithm for many rows, where none of them is so small that the product vanishes.
+        if scale[t] < 1e-100:
+            total += np.log(scale[t])
+            continue
+        product *= scale[t]
+        if product < 1e-200:
+            total += np.log(product)
+            product = 1.0
+    sums[place] = total + np.log(product)
+
+
+@_jit
+def viterbi(
+    index: Any,
+    log_table: Any,
+    log_startprob: Any,
+    log_transmat: Any,
+    begin: int,
+    end: int,
+    pointers: Any,
+    states: Any,
+    scores: Any,
+    place: int,
+) -> None:
+    """The likeliest states of one sequence, rows begin..end-1, and its log-probability.
+
+    Parameters
+    ----------
+    pointers : (end - begin, k) integers, scratch
+    """
+    k = log_startprob.size
+    best = log_startprob + log_table[index[begin]]
+    fresh = np.empty(k)
+    source = np.empty(k, dtype=pointers.dtype)
+    for t in range(begin + 1, end):
+        fresh[:] = best[0] + log_transmat[0]
+        source[:] = 0
+        for i in range(1, k):
+            row = log_transmat[i]
+            value = best[i]
+            for j in range(k):
+                if value + row[j] > fresh[j]:
+                    fresh[j] = value + row[j]
+                    source[j] = i
+        likelihood = log_table[index[t]]
+        pointer = pointers[t - begin]
+        for j in range(k):
+            best[j] = fresh[j] + likelihood[j]
+            pointer[j] = source[j]
+    state = 0
+    for j in range(1, k):
+        if best[j] > best[state]:
+            state = j
+    scores[place] = best[state]
+    for t in range(end - 1, begin, -1):
+        states[t] = state
+        state = pointers[t - begin, state]
+    states[begin] = state
+
+
+@_jit
+def gaussian_likelihoods(
+    rows: Any, factors: Any, shifts: Any, constants: Any, first: int, last: int, out: Any, top: Any
+) -> None:
+    """Likelihoods (n, k) of rows first..last-1 under Gaussians, relative to the largest of a row.
+
+    With the transposed inverse Cholesky factor G_j (p, p) of the covariance of state j and
+    s_j = G_j mean_j, the log-density of x is c_j - |G_j x - s_j|^2 / 2. `top` (n,) is the log of
+    what each row was divided by.
+
+    Parameters
+    ----------
+    factors : (k, p, p), lower triangular
+    """
+    k, p = shifts.shape
+    for t in range(first, last):
+        x = rows[t]
+        row = out[t]
+        largest = -np.inf
+        for j in range(k):
+            factor = factors[j]
+            shift = shifts[j]
+            square = 0.0
+            for a in range(p):
+                value = -shift[a]
+                line = factor[a]
+                for b in range(a + 1):
+                    value += line[b] * x[b]
+                square += value * value
+            row[j] = constants[j] - 0.5 * square
+            largest = max(largest, row[j])
+        top[t] = largest
+        for j in range(k):
+            row[j] = np.exp(row[j] - largest)
+
+
+@_jit
+def diagonal_likelihoods(
+    rows: Any, means: Any, scales: Any, constants: Any, first: int, last: int, out: Any, top: Any
+) -> None:
+    """Likelihoods (n, k) as `gaussian_likelihoods`, for diagonal covariances 1 / scales^2."""
+    k, p = means.shape
+    for t in range(first, last):
+        x = rows[t]
+        row = out[t]
+        largest = -np.inf
+        for j in range(k):
+            mean = means[j]
+            scale = scales[j]
+            square = 0.0
+            for a in range(p):
+                value = (x[a] - mean[a]) * scale[a]
+                square += value * value
+            row[j] = constants[j] - 0.5 * square
+            largest = max(largest, row[j])
+        top[t] = largest
+        for j in range(k):
+            row[j] = np.exp(row[j] - largest)

@@ -1,0 +1,462 @@
+"""What hidden Markov models promise their users: hmmlearn's interface, streams, errors."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from latensor.datasets.sequences import make_gaussian_hmm, make_hmm, stationary_distribution
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.categorical_hmm import CategoricalHMM
+from latensor.models.gaussian_hmm import GaussianHMM
+
+SYMBOLS = make_hmm(6_000, 6, 3, n_sequences=10, stay=0.7, concentration=0.3, random_state=0)
+POINTS = make_gaussian_hmm(
+    4_000, 2, 3, n_sequences=8, stay=0.7, means=[[0, 0], [5, 0], [0, 6]], random_state=1
+)
+NAMES = {
+    CategoricalHMM: ("startprob_", "transmat_", "emissionprob_"),
+    GaussianHMM: ("startprob_", "transmat_", "means_", "covariances_"),
+}
+CASES = [
+    (CategoricalHMM, SYMBOLS, {"n_features": 6}),
+    *((GaussianHMM, POINTS, {"covariance_type": kind}) for kind in ("spherical", "diag")),
+    *((GaussianHMM, POINTS, {"covariance_type": kind}) for kind in ("full", "tied")),
+]
+IDS = ["categorical", "spherical", "diag", "full", "tied"]
+
+
+def agree(one, other, bound=0.0):
+    for name in NAMES[type(one)]:
+        assert np.abs(getattr(one, name) - getattr(other, name)).max() <= bound, name
+
+
+class CheckedGaussian(GaussianHMM):
+    """The second argument is `lengths`, as in hmmlearn; scikit-learn's checks pass targets."""
+
+    def __init__(
+        self,
+        n_components=2,
+        covariance_type="diag",
+        *,
+        min_covar=1e-6,
+        algorithm="auto",
+        refine="auto",
+        views="auto",
+        random_state=0,
+        n_jobs=None,
+    ):
+        super().__init__(
+            n_components,
+            covariance_type,
+            min_covar=min_covar,
+            algorithm=algorithm,
+            refine=refine,
+            views=views,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+
+    def fit(self, X, y=None):
+        return super().fit(X)
+
+    def partial_fit(self, X, y=None):
+        return super().partial_fit(X)
+
+    def score(self, X, y=None):
+        return super().score(X)
+
+
+class CheckedCategorical(CategoricalHMM):
+    """As above, for symbols in one column."""
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        n_features=None,
+        algorithm="auto",
+        refine=3,
+        views="auto",
+        random_state=0,
+        n_jobs=None,
+    ):
+        super().__init__(
+            n_components,
+            n_features=n_features,
+            algorithm=algorithm,
+            refine=refine,
+            views=views,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
+
+    def fit(self, X, y=None):
+        return super().fit(X)
+
+    def partial_fit(self, X, y=None):
+        return super().partial_fit(X)
+
+    def score(self, X, y=None):
+        return super().score(X)
+
+
+COLUMN = "the check needs several columns: symbols are one"
+EXPECTED_OF_SYMBOLS = dict.fromkeys(
+    (
+        "check_dont_overwrite_parameters",
+        "check_n_features_in_after_fitting",
+        "check_dtype_object",
+        "check_estimators_empty_data_messages",
+        "check_estimators_nan_inf",
+        "check_estimator_sparse_array",
+        "check_f_contiguous_array_estimator",
+        "check_methods_sample_order_invariance",
+        "check_methods_subset_invariance",
+        "check_fit2d_1sample",
+        "check_fit2d_1feature",
+        "check_dict_unchanged",
+        "check_n_features_in",
+        "check_fit2d_predict1d",
+    ),
+    COLUMN,
+)
+EXPECTED = {
+    "check_methods_subset_invariance": "a state depends on the rows before and after it",
+    "check_methods_sample_order_invariance": "the order of the rows is what a chain is about",
+    "check_fit2d_1sample": "a sequence needs three rows: refused, in our own words",
+}
+
+
+@parametrize_with_checks(
+    [CheckedGaussian(), CheckedGaussian(1, "full"), CheckedCategorical()],
+    expected_failed_checks=lambda estimator: (
+        EXPECTED_OF_SYMBOLS if isinstance(estimator, CategoricalHMM) else EXPECTED
+    ),
+)
+def test_the_estimator_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("model, data, settings", CASES, ids=IDS)
+def test_answers_are_those_of_hmmlearn(model, data, settings):
+    pytest.importorskip("hmmlearn")
+    ours = model(3, random_state=0, **settings).fit(data.X, data.lengths)
+    peer = ours.to_hmmlearn()
+    X, lengths = data.X[:1500], [600, 500, 400]
+    assert ours.score(X, lengths) == pytest.approx(peer.score(X, lengths), rel=1e-9)
+    value, posteriors = ours.score_samples(X, lengths)
+    expected, theirs = peer.score_samples(X, lengths)
+    assert value == pytest.approx(expected, rel=1e-9)
+    assert np.abs(posteriors - theirs).max() < 1e-8
+    for algorithm in ("viterbi", "map"):
+        value, states = ours.decode(X, lengths, algorithm)
+        expected, theirs = peer.decode(X, lengths, algorithm)
+        assert value == pytest.approx(expected, rel=1e-9)
+        assert (states == theirs).all()
+    assert (ours.predict(X, lengths) == peer.predict(X, lengths)).all()
+    assert np.abs(ours.predict_proba(X) - peer.predict_proba(X)).max() < 1e-8
+    assert ours.aic(X, lengths) == pytest.approx(peer.aic(X, lengths), rel=1e-9)
+    assert ours.bic(X, lengths) == pytest.approx(peer.bic(X, lengths), rel=1e-9)
+    share = ours.get_stationary_distribution()
+    assert np.abs(share - peer.get_stationary_distribution()).max() < 1e-8
+    if model is GaussianHMM:
+        assert np.abs(ours.covars_ - peer.covars_).max() < 1e-12
+    back = model.from_hmmlearn(peer)
+    agree(ours, back)
+    assert back.score(X, lengths) == ours.score(X, lengths)
+
+
+@pytest.mark.parametrize("model, data, settings", CASES, ids=IDS)
+def test_fits_are_valid_ordered_repeatable_and_picklable(model, data, settings):
+    ours = model(3, random_state=0, **settings).fit(data.X, data.lengths)
+    for name in ("startprob_", "transmat_"):
+        assert np.abs(getattr(ours, name).sum(axis=-1) - 1).max() < 1e-12
+    share = ours.get_stationary_distribution()
+    assert (np.diff(share) <= 1e-9).all()
+    assert np.abs(share @ ours.transmat_ - share).max() < 1e-10
+    agree(ours, clone(ours).fit(data.X, data.lengths))
+    agree(ours, clone(ours).set_params(n_jobs=3).fit(data.X, data.lengths))
+    agree(ours, pickle.loads(pickle.dumps(ours)))
+    assert ours.converged_
+    assert ours.n_iter_ == len(ours.history_) > 0
+    assert ours.certificate_.verdict in ("trust", "caution")
+    assert "states" in str(ours.certificate_)
+    assert ours.certificate_.as_dictionary()["n_rows"] == len(data.X)
+
+
+@pytest.mark.parametrize("model, data, settings", CASES[:3], ids=IDS[:3])
+@pytest.mark.parametrize("refine", [0, "auto"])
+def test_streams_merge_exactly_whatever_the_split(model, data, settings, refine):
+    make = lambda: model(3, refine=refine, random_state=0, **settings)  # noqa: E731
+    ends = np.cumsum(data.lengths)
+    first, second, third = ((0, 4), (4, 6), (6, len(ends)))
+
+    def part(bounds):
+        a, b = bounds
+        begin = 0 if a == 0 else ends[a - 1]
+        return data.X[begin : ends[b - 1]], data.lengths[a:b]
+
+    stream = make()
+    for bounds in (first, second, third):
+        stream.partial_fit(*part(bounds))
+    one = make().partial_fit(*part(first))
+    two = one.spawn().partial_fit(*part(third))
+    three = one.spawn().partial_fit(*part(second))
+    merged = one.merge(two).merge(pickle.loads(pickle.dumps(three)))
+    agree(stream, merged, 1e-6)
+    assert stream.certificate_.n_rows == len(data.X)
+    whole = model(3, random_state=0, **settings).fit(data.X, data.lengths)
+    loss = (whole.score(data.X, data.lengths) - stream.score(data.X, data.lengths)) / len(data.X)
+    assert loss < (0.2 if refine == 0 else 1e-3)
+
+
+def test_a_stream_goes_on_after_fit():
+    X, lengths = SYMBOLS.X, SYMBOLS.lengths
+    cut = int(lengths[:5].sum())
+    model = CategoricalHMM(3, n_features=6, random_state=0).fit(X[:cut], lengths[:5])
+    model.partial_fit(X[cut:], lengths[5:])
+    assert model.certificate_.n_rows == len(X)
+    assert model.n_iter_ == 0
+    model.fit(X, lengths)
+    agree(model, CategoricalHMM(3, n_features=6, random_state=0).fit(X, lengths))
+
+
+@pytest.mark.parametrize("refine", [0, 1, 7])
+def test_refine_is_the_number_of_passes(refine):
+    model = CategoricalHMM(3, refine=refine, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
+    assert model.n_iter_ == refine
+    assert (model.converged_ is None) == (refine == 0)
+
+
+def test_every_way_of_giving_symbols_is_the_same():
+    base = CategoricalHMM(3, refine=2, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
+    column = SYMBOLS.X[:, 0]
+    for X in (
+        column,
+        column.tolist(),
+        SYMBOLS.X.astype(np.float32),
+        column.astype(np.uint8),
+        pd.DataFrame({"symbol": column}),
+        pytest.importorskip("torch").asarray(SYMBOLS.X),
+    ):
+        agree(base, CategoricalHMM(3, refine=2, random_state=0).fit(X, SYMBOLS.lengths.tolist()))
+
+
+def test_float32_points_and_torch_are_read():
+    base = GaussianHMM(3, refine=2, random_state=0).fit(POINTS.X, POINTS.lengths)
+    for X in (POINTS.X.astype(np.float32), pytest.importorskip("torch").asarray(POINTS.X)):
+        agree(base, GaussianHMM(3, refine=2, random_state=0).fit(X, POINTS.lengths), 1e-3)
+
+
+def test_read_only_input_stays_as_it_is():
+    for model, data in ((CategoricalHMM(2), SYMBOLS), (GaussianHMM(2), POINTS)):
+        X, lengths = data.X[:300].copy(), np.array([100, 200])
+        before = X.copy()
+        X.setflags(write=False)
+        model.set_params(random_state=0, refine=2).fit(X, lengths).predict(X)
+        assert np.array_equal(X, before)
+
+
+def test_one_state_and_samples():
+    model = CategoricalHMM(1, refine=0).fit(SYMBOLS.X)
+    frequency = np.bincount(SYMBOLS.X[1:-1, 0], minlength=6) / (len(SYMBOLS.X) - 2)
+    assert np.abs(model.emissionprob_[0] - frequency).max() < 1e-5
+    model = CategoricalHMM(3, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
+    X, states = model.sample(30_000, random_state=1)
+    assert X.shape == (30_000, 1)
+    counts = np.zeros((3, 3))
+    np.add.at(counts, (states[:-1], states[1:]), 1)
+    assert np.abs(counts / counts.sum(axis=1)[:, None] - model.transmat_).max() < 0.03
+    assert (model.sample(5, random_state=1)[0] == model.sample(5, random_state=1)[0]).all()
+    assert model.sample(4, random_state=2, currstate=2)[1][0] == 2
+    points = GaussianHMM(3, "tied", random_state=0).fit(POINTS.X, POINTS.lengths)
+    X, states = points.sample(20_000, random_state=3)
+    assert np.abs(X[states == 0].mean(axis=0) - points.means_[0]).max() < 0.1
+
+
+def test_one_sequence_leaves_every_start_possible():
+    model = CategoricalHMM(3, random_state=0).fit(SYMBOLS.X[:600])
+    assert (model.startprob_ > 0.01 * model.get_stationary_distribution()).all()
+
+
+def test_more_states_than_symbols_are_left_to_random_starts():
+    model = CategoricalHMM(4, random_state=0).fit(SYMBOLS.X % 2, SYMBOLS.lengths)
+    assert model.certificate_.start.startswith("random")
+    assert "only random starts" in str(model.certificate_)
+    assert np.isfinite(model.score(SYMBOLS.X % 2))
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.full((60, 2), 7.0),
+        np.c_[np.arange(60.0), np.full(60, 4.0)],
+        np.repeat([[0.0, 1.0], [2.0, 3.0]], 30, axis=0),
+    ],
+    ids=["constant", "constant column", "duplicates"],
+)
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full", "tied"])
+def test_degenerate_points_give_finite_models(X, kind):
+    model = GaussianHMM(2, kind, random_state=0).fit(X)
+    assert np.isfinite(model.score(X))
+    assert np.isfinite(model.covars_).all()
+
+
+def test_an_impossible_symbol_has_no_likelihood():
+    model = CategoricalHMM(2, n_features=7, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
+    assert model.score([6, 0, 1]) == -np.inf
+
+
+RNG = np.random.default_rng(5)
+NOISE = RNG.integers(0, 4, 500)
+GOOD = RNG.standard_normal((60, 2))
+
+
+@pytest.mark.parametrize(
+    "call, error, message",
+    [
+        (lambda: CategoricalHMM(2).fit([0, 1]), InvalidInputError, "sequence 0 has 2 row.*3 rows"),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE, [497, 2, 1]),
+            InvalidInputError,
+            "sequence 1 has 2 row",
+        ),
+        (lambda: CategoricalHMM(2).fit(NOISE, [100, 200]), InvalidInputError, "sum to 300.*500"),
+        (lambda: CategoricalHMM(2).fit(NOISE, [250.5, 249.5]), InvalidInputError, "integers"),
+        (lambda: CategoricalHMM(2).fit(NOISE, [600, -100]), InvalidInputError, "at least 1"),
+        (lambda: CategoricalHMM(2).fit(NOISE, []), InvalidInputError, "lengths must be a list"),
+        (lambda: CategoricalHMM(2).fit(NOISE, [[500]]), InvalidInputError, "lengths must be"),
+        (
+            lambda: CategoricalHMM(2, n_features=3).fit(NOISE),
+            InvalidInputError,
+            r"symbol 3, outside of 0\.\.2.*n_features",
+        ),
+        (lambda: CategoricalHMM(2).fit(NOISE - 1), InvalidInputError, "symbol -1, outside"),
+        (lambda: CategoricalHMM(2).fit(NOISE + 0.5), InvalidInputError, r"500 fractional.*\.5"),
+        (
+            lambda: CategoricalHMM(2).fit(np.where(NOISE == 1, np.nan, NOISE)),
+            InvalidInputError,
+            "NaN or infinite entries of 500",
+        ),
+        (lambda: CategoricalHMM(2).fit(list("abcd")), InvalidInputError, "number the symbols"),
+        (lambda: CategoricalHMM(2).fit(GOOD), InvalidInputError, r"one column.*\(60, 2\)"),
+        (lambda: CategoricalHMM(2).fit([]), InvalidInputError, "0 sample"),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE).predict([0, 9, 1]),
+            InvalidInputError,
+            "symbol 9, outside",
+        ),
+        (
+            lambda: CategoricalHMM(9).fit([0, 1, 2, 1, 0]),
+            InvalidInputError,
+            "n_samples=5 should be at least n_components=9",
+        ),
+        (lambda: CategoricalHMM(0).fit(NOISE), InvalidInputError, "n_components=0"),
+        (lambda: CategoricalHMM(2, views="far").fit(NOISE), InvalidInputError, "views='far'"),
+        (lambda: CategoricalHMM(2, refine=-1).fit(NOISE), InvalidInputError, "refine=-1"),
+        (lambda: CategoricalHMM(2, n_jobs=0).fit(NOISE), InvalidInputError, "n_jobs=0"),
+        (lambda: CategoricalHMM(2, algorithm="x").fit(NOISE), InvalidInputError, "algorithm='x'"),
+        (
+            lambda: CategoricalHMM(3, refine=0).fit(NOISE),
+            NotIdentifiableError,
+            "cannot tell 3 states apart.*condition number.*Lower n_components",
+        ),
+        (
+            lambda: CategoricalHMM(6, refine=0).fit(SYMBOLS.X % 3),
+            NotIdentifiableError,
+            "cannot tell 6 states apart",
+        ),
+        (lambda: CategoricalHMM(2).fit(NOISE).decode(NOISE, None, "x"), InvalidInputError, "'x'"),
+        (lambda: CategoricalHMM(2).fit(NOISE).sample(0), InvalidInputError, "n_samples=0"),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE).sample(1, currstate=2),
+            InvalidInputError,
+            "currstate=2",
+        ),
+        (lambda: CategoricalHMM(2).merge(CategoricalHMM(2)), InvalidInputError, "self must be"),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE).merge(GaussianHMM(2).fit(GOOD)),
+            InvalidInputError,
+            "other must be a CategoricalHMM",
+        ),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE).merge(CategoricalHMM(2).fit(NOISE % 2)),
+            InvalidInputError,
+            "2 kinds of symbols, but self 4",
+        ),
+        (
+            lambda: CategoricalHMM(2).fit(NOISE).merge(CategoricalHMM(2).fit(NOISE[:400])),
+            InvalidInputError,
+            r"different features.*spawn\(\)",
+        ),
+        (lambda: CategoricalHMM(2).spawn(), InvalidInputError, "must have seen"),
+        (lambda: CategoricalHMM.from_hmmlearn(3), InvalidInputError, "hmmlearn.hmm.Categorical"),
+        (lambda: GaussianHMM(2, "round").fit(GOOD), InvalidInputError, "covariance_type='round'"),
+        (lambda: GaussianHMM(2, min_covar=-1).fit(GOOD), InvalidInputError, "min_covar=-1"),
+        (
+            lambda: GaussianHMM(2).fit(np.where(GOOD > 1, np.nan, GOOD)),
+            InvalidInputError,
+            "NaN or infinite",
+        ),
+        (lambda: GaussianHMM(2).fit(GOOD[0]), InvalidInputError, "Expected 2D"),
+        (lambda: GaussianHMM(2).fit(GOOD).score(GOOD[:, :1]), InvalidInputError, "2 features"),
+        (lambda: GaussianHMM(2).fit(GOOD, [30, 31]), InvalidInputError, "sum to 61"),
+        (
+            lambda: GaussianHMM(2).fit(GOOD).merge(GaussianHMM(2).fit(GOOD[::-1] * 2)),
+            InvalidInputError,
+            "different cells|kinds of symbols",
+        ),
+    ],
+)
+def test_bad_input_is_refused(call, error, message):
+    with pytest.raises(error, match=message):
+        call()
+
+
+def test_samplers_hold_what_they_promise():
+    data = make_hmm(50_000, 5, 3, n_sequences=7, stay=0.5, random_state=3)
+    assert data.X.shape == (50_000, 1)
+    assert data.lengths.sum() == 50_000
+    assert len(data.lengths) == 7
+    inside = np.ones(50_000, dtype=bool)
+    inside[np.cumsum(data.lengths) - 1] = False
+    rows = np.flatnonzero(inside)
+    counts = np.zeros((3, 3))
+    np.add.at(counts, (data.states[rows], data.states[rows + 1]), 1)
+    assert np.abs(counts / counts.sum(axis=1)[:, None] - data.transmat).max() < 0.02
+    for state in range(3):
+        shares = np.bincount(data.X[data.states == state, 0], minlength=5)
+        assert np.abs(shares / shares.sum() - data.emissionprob[state]).max() < 0.02
+    again = make_hmm(50_000, 5, 3, n_sequences=7, stay=0.5, random_state=3)
+    assert (again.X == data.X).all()
+    for kind in ("spherical", "diag", "full"):
+        points = make_gaussian_hmm(30_000, 2, 2, covariance=kind, random_state=4)
+        for state in range(2):
+            chosen = points.X[points.states == state]
+            assert np.abs(chosen.mean(axis=0) - points.means[state]).max() < 0.06
+            assert np.abs(np.cov(chosen.T) - points.covars[state]).max() < 0.1
+    assert np.abs(stationary_distribution(np.eye(3)) - 1 / 3).max() < 1e-12
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda: make_hmm(0, 3, 2), "n_samples"),
+        (lambda: make_hmm(5, 3, 2, n_sequences=6), "n_sequences=6 exceeds"),
+        (lambda: make_hmm(5, 3, 2, stay=1.0), "stay=1.0"),
+        (lambda: make_hmm(5, 3, 2, concentration=0), "concentration=0"),
+        (lambda: make_hmm(5, 3, 2, transmat=np.eye(3)), r"transmat has shape \(3, 3\)"),
+        (lambda: make_hmm(5, 3, 2, transmat=2 * np.eye(2)), "sum to one"),
+        (lambda: make_hmm(5, 3, 2, startprob=[1.5, -0.5]), "startprob must hold"),
+        (lambda: make_gaussian_hmm(5, 3, 2, means=np.ones((2, 2))), "means has shape"),
+        (lambda: make_gaussian_hmm(5, 3, 2, covars=np.ones((2, 2))), "covars has shape"),
+        (lambda: make_gaussian_hmm(5, 3, 2, covariance="tied"), "covariance='tied'"),
+    ],
+)
+def test_samplers_refuse_what_makes_no_sense(call, message):
+    with pytest.raises(InvalidInputError, match=message):
+        call()

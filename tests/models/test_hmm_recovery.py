@@ -1,0 +1,276 @@
+"""Exact recovery from population moments, and what samples of growing size give."""
+
+import numpy as np
+import pytest
+
+from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
+from latensor.decomposition import PowerMethod
+from latensor.estimation.hmm.gaussian_states import gaussian_of
+from latensor.estimation.hmm.moment_starts import moment_starts
+from latensor.estimation.hmm.stream import SequenceStream
+from latensor.estimation.hmm.subspace import count_states, find_subspace
+from latensor.models.categorical_hmm import CategoricalHMM
+from latensor.models.gaussian_hmm import GaussianHMM
+from latensor.moments.sequences import Pairs, Windows
+from latensor.refinement.hmm import (
+    CategoricalEmission,
+    HiddenChain,
+    Sequences,
+    climb,
+    total_likelihood,
+)
+from sequence_examples import (
+    MANY,
+    match,
+    population_pairs,
+    population_windows,
+    random_chain,
+)
+
+
+class Known:
+    """An accumulator that has already seen everything."""
+
+    def __init__(self, sums, n_symbols, features=None):
+        self.sums, self.n_symbols, self.features = sums, n_symbols, features
+
+    def finalize(self):
+        return self.sums
+
+
+def known_stream(pairs, n_components, windows):
+    """A stream with given pairs, and windows as a function of the features found in them."""
+    d = len(pairs.counts)
+    stream = SequenceStream(d, None, False, 1)
+    stream.subspace = find_subspace(pairs, n_components - 1)
+    stream.pairs = Known(pairs, d)
+    features = stream.subspace.features
+    stream.windows = Known(windows(features), d, features)
+    return stream
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("views", ["lag", "window"])
+def test_population_moments_of_symbols_give_the_parameters_back(seed, views):
+    rng = np.random.default_rng(seed)
+    k, d = int(rng.integers(2, 6)), int(rng.integers(6, 12))
+    _, transmat = random_chain(rng, k, stay=0.5)
+    startprob = rng.dirichlet(np.ones(k))
+    emissions = rng.dirichlet(np.ones(d), k)
+    stream = known_stream(
+        population_pairs(startprob, transmat, emissions),
+        k,
+        lambda features: population_windows(transmat, emissions, features),
+    )
+    (start,) = moment_starts(
+        stream, views, "auto", lambda states, symbols, noise: CategoricalEmission(symbols), rng
+    )
+    order = match(start.chain.emission.probabilities, emissions)
+    found = start.chain.reordered(order)
+    assert np.abs(found.emission.probabilities - emissions).max() < 1e-8
+    assert np.abs(found.transmat - transmat).max() < 1e-8
+    assert np.abs(found.startprob - startprob).max() < 1e-8
+    assert start.states.off_diagonal < 1e-12
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full", "tied"])
+def test_population_moments_of_points_give_the_parameters_back(seed, kind):
+    rng = np.random.default_rng(seed)
+    k, p, d = 4, 2, 12
+    share, transmat = random_chain(rng, k, stay=0.5)
+    cells = rng.dirichlet(np.ones(d), k)
+    means = rng.standard_normal((k, p))
+    roots = 0.5 * rng.standard_normal((k, p, p))
+    covariances = roots @ roots.transpose(0, 2, 1) + 0.1 * np.eye(p)
+    if kind == "tied":
+        covariances[:] = covariances[0]
+    elif kind == "spherical":
+        covariances = rng.uniform(0.2, 1.0, k)[:, None, None] * np.eye(p)
+    second = covariances + np.einsum("ja,jb->jab", means, means)
+    if kind in ("spherical", "diag"):
+        observed = np.hstack([means, np.einsum("jaa->ja", second)])
+    else:
+        a, b = np.triu_indices(p)
+        observed = np.hstack([means, second[:, a, b]])
+    stream = known_stream(
+        population_pairs(share, transmat, cells),
+        k,
+        lambda features: population_windows(transmat, cells, features, observed),
+    )
+    for start in moment_starts(
+        stream,
+        "auto",
+        "auto",
+        lambda states, symbols, noise: gaussian_of(states, p, kind, 0.0, noise),
+        rng,
+    ):
+        order = match(start.chain.emission.means, means)
+        found = start.chain.reordered(order)
+        expected = {
+            "spherical": np.einsum("jaa->j", covariances) / p,
+            "diag": np.einsum("jaa->ja", covariances),
+            "full": covariances,
+            "tied": covariances[0],
+        }[kind]
+        assert np.abs(found.emission.means - means).max() < 1e-8
+        assert np.abs(found.emission.covariances - expected).max() < 1e-8
+        assert np.abs(found.transmat - transmat).max() < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_sequences_of_three_that_are_not_stationary_give_the_parameters_back(seed):
+    rng = np.random.default_rng(seed)
+    k, d = 3, 7
+    transmat = 0.4 * np.eye(k) + 0.6 * rng.dirichlet(np.ones(k), k)
+    startprob, emissions = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(d), k)
+    share = startprob @ transmat
+    last = share @ transmat
+    pooled = startprob + share
+    tables = {1: MANY * emissions.T @ (pooled[:, None] * transmat) @ emissions}
+    pairs = Pairs(
+        3 * MANY,
+        MANY,
+        MANY * (startprob + share + last) @ emissions,
+        MANY * startprob @ emissions,
+        tables,
+    )
+
+    def windows(features):
+        seen = emissions @ features
+        past = (transmat.T * startprob / share[:, None]) @ seen
+        future = transmat @ seen
+        joint = MANY * share[:, None] * emissions
+        empty = np.zeros((0, features.shape[1]))
+        return Windows(
+            joint.sum(axis=0),
+            joint.T @ past,
+            joint.T @ future,
+            np.einsum("jc,ja,jb->cab", joint, past, future),
+            np.zeros(0),
+            empty,
+            empty,
+        )
+
+    (start,) = moment_starts(
+        known_stream(pairs, k, windows),
+        "lag",
+        "auto",
+        lambda states, symbols, noise: CategoricalEmission(symbols),
+        rng,
+    )
+    found = start.chain.reordered(match(start.chain.emission.probabilities, emissions))
+    assert np.abs(found.emission.probabilities - emissions).max() < 1e-8
+    assert np.abs(found.transmat - transmat).max() < 1e-8
+    assert np.abs(found.startprob - startprob).max() < 1e-8
+
+
+TRANSMAT = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]])
+EMISSIONS = np.array(
+    [
+        [0.50, 0.30, 0.10, 0.05, 0.03, 0.02],
+        [0.05, 0.05, 0.45, 0.35, 0.05, 0.05],
+        [0.02, 0.03, 0.05, 0.10, 0.40, 0.40],
+    ]
+)
+
+
+@pytest.mark.parametrize("views", ["lag", "window"])
+def test_the_error_of_the_moments_falls_like_the_root_of_n(views):
+    sizes = (8_000, 32_000, 128_000)
+    errors = []
+    for n in sizes:
+        found = []
+        for seed in range(6):
+            data = make_hmm(n, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=seed)
+            model = CategoricalHMM(3, refine=0, views=views, random_state=0).fit(data.X)
+            order = match(model.emissionprob_, EMISSIONS)
+            found.append(np.abs(model.emissionprob_[order] - EMISSIONS).sum(axis=1).mean())
+        errors.append(np.median(found))
+    slope = np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+    assert -0.7 < slope < -0.35
+    assert errors[-1] < 0.03
+
+
+def gap_to_oracle(seed, **settings):
+    """Held-out log-likelihood per row of a climb from the truth, less that of a fit."""
+    data = make_hmm(20_000, 8, 4, stay=0.6, concentration=0.4, random_state=seed, **settings)
+    half = len(data.lengths) // 2
+    cut = int(data.lengths[:half].sum())
+    train, test = data.X[:cut], data.X[cut:]
+    first, second = Sequences.of(data.lengths[:half]), Sequences.of(data.lengths[half:])
+    truth = HiddenChain(data.startprob, data.transmat, CategoricalEmission(data.emissionprob))
+    oracle = climb(
+        truth, train[:, 0], first, max_iter=200, tol=1e-8, accelerate=True, n_threads=1
+    ).chain
+    best = total_likelihood(oracle, test[:, 0], second, 1)
+    model = CategoricalHMM(4, n_features=8, random_state=0).fit(train, data.lengths[:half])
+    return (best - model.score(test, data.lengths[half:])) / len(test)
+
+
+@pytest.mark.parametrize("n_sequences", [2, 400])
+def test_a_fit_equals_a_climb_from_the_truth(n_sequences):
+    gaps = [gap_to_oracle(seed, n_sequences=n_sequences) for seed in range(4)]
+    assert max(gaps) < 0.002
+
+
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full", "tied"])
+def test_points_are_recovered_for_every_covariance(kind):
+    means = np.array([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]])
+    matrices = np.array([[[1.0, 0.3], [0.3, 0.6]]] * 3)
+    if kind in ("spherical", "diag"):
+        matrices = np.array([[[1.0, 0], [0, 1.0]], [[0.5, 0], [0, 0.5]], [[1.5, 0], [0, 1.5]]])
+    data = make_gaussian_hmm(
+        12_000, 2, 3, transmat=TRANSMAT, means=means, covars=matrices, random_state=1
+    )
+    # Far from the origin, in odd units: nothing may depend on them.
+    shift, scale = np.array([1e4, -2e3]), (7.0 if kind == "spherical" else np.array([0.01, 300.0]))
+    model = GaussianHMM(3, kind, random_state=0, min_covar=0.0).fit(data.X * scale + shift)
+    order = match((model.means_ - shift) / scale, means)
+    assert np.abs((model.means_[order] - shift) / scale - means).max() < 0.08
+    found = model.covars_[order] / np.outer(scale * np.ones(2), scale * np.ones(2))
+    assert np.abs(found - matrices).max() < 0.12
+    assert np.abs(model.transmat_[np.ix_(order, order)] - TRANSMAT).max() < 0.04
+    assert (model.predict(data.X * scale + shift) == np.argsort(order)[data.states]).mean() > 0.97
+
+
+def test_more_states_than_dimensions():
+    means = 4.0 * np.arange(5)[:, None]
+    data = make_gaussian_hmm(15_000, 1, 5, stay=0.5, means=means, random_state=2)
+    model = GaussianHMM(5, random_state=0).fit(data.X)
+    assert np.abs(np.sort(model.means_[:, 0]) - means[:, 0]).max() < 0.15
+
+
+def test_the_spectrum_counts_the_states():
+    for seed in range(3):
+        data = make_hmm(50_000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=seed)
+        model = CategoricalHMM("auto", refine=0, random_state=0).fit(data.X)
+        assert model.n_components_ == 3
+    noise = np.random.default_rng(0).integers(0, 6, 20_000)
+    assert CategoricalHMM("auto", refine=0).fit(noise).n_components_ == 1
+    points = make_gaussian_hmm(
+        20_000, 2, 3, transmat=TRANSMAT, means=[[0, 0], [8, 0], [0, 8]], random_state=0
+    )
+    assert GaussianHMM("auto", refine=5, random_state=0).fit(points.X).n_components_ == 3
+
+
+def test_many_symbols_take_the_sparse_way_to_the_same_subspace():
+    rng = np.random.default_rng(3)
+    emissions = rng.dirichlet(np.full(600, 0.05), 3)
+    data = make_hmm(60_000, 600, 3, transmat=TRANSMAT, emissionprob=emissions, random_state=4)
+    model = CategoricalHMM(3, n_features=600, random_state=0).fit(data.X)
+    order = match(model.emissionprob_, emissions)
+    assert np.abs(model.emissionprob_[order] - emissions).sum(axis=1).max() < 0.3
+    assert model.certificate_.strength > 1
+
+
+def test_states_are_counted_above_the_noise_only():
+    assert count_states(np.array([[5.0, 1.3, 0.9], [4.0, 0.8, 0.7]])) == 3
+    assert count_states(np.zeros((2, 0))) == 1
+
+
+def test_another_algorithm_finds_the_same_states():
+    data = make_hmm(60_000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=0)
+    ours = CategoricalHMM(3, refine=0, random_state=0).fit(data.X)
+    power = CategoricalHMM(3, refine=0, algorithm=PowerMethod(), random_state=0).fit(data.X)
+    assert np.abs(ours.emissionprob_ - power.emissionprob_).max() < 0.02

@@ -1,0 +1,359 @@
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.decomposition import FastICA
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from latensor.arrays import library_name, to_host
+from latensor.datasets.sources_mixed import make_ica
+from latensor.decomposition.power_method import PowerMethod
+from latensor.estimation.ica_read_off import read_off
+from latensor.estimation.ica_signal import spectrum
+from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
+from latensor.models.ica import ICA
+
+from .unmixing import amari_distance, matched_columns, population_moment
+
+FITTED = ("components_", "mixing_", "mean_", "whitening_", "kurtosis_")
+
+
+def expected_failures(estimator):
+    return {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "its 15 samples of 30 features do not identify sources: planes are left in which "
+            "rounding chooses the rotation; with sources the equality is tested below"
+        )
+    }
+
+
+@parametrize_with_checks(
+    [ICA(), ICA("auto", noise=None, refine=0)], expected_failed_checks=expected_failures
+)
+def test_the_estimator_contract(estimator, check):
+    check(estimator)
+
+
+def planted_moment(seed, kind):
+    rng = np.random.default_rng(seed)
+    k, d = {"none": (4, 4), "isotropic": (4, 7), "diagonal": (3, 8), "full": (4, 6)}[kind]
+    mixing = rng.standard_normal((d, k))
+    kurtosis = rng.uniform(1, 4, k) * rng.choice([-0.3, 1.0], k)
+    root = rng.standard_normal((d, d)) / np.sqrt(d)
+    noise = {
+        "none": np.zeros((d, d)),
+        "isotropic": 0.3 * np.eye(d),
+        "diagonal": np.diag(rng.uniform(0.1, 1, d)),
+        "full": 0.1 * root @ root.T,
+    }[kind]
+    return mixing, kurtosis, noise
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("kind", ["none", "isotropic", "diagonal", "full"])
+def test_population_moments_give_the_mixing_back(seed, kind):
+    mixing, kurtosis, noise = planted_moment(seed, kind)
+    moment = population_moment(mixing, kurtosis, noise)
+    seen = spectrum(moment.covariance)
+    rng = np.random.default_rng(0)
+    found = read_off(moment, seen, mixing.shape[1], kind != "none", rng)
+    assert found.noise_kind == ("unknown" if kind == "full" else kind)
+    result = matched_columns(found.mixing, mixing)
+    if kind == "full":
+        # Noise of any covariance hides the size of a source, not its direction.
+        result = result * (np.linalg.norm(mixing, axis=0) / np.linalg.norm(result, axis=0))
+    else:
+        order = np.argsort(np.abs(found.unmixing @ mixing).argmax(axis=1))
+        assert np.abs(found.kurtosis[order] - kurtosis).max() < 1e-7
+    assert np.abs(result - mixing).max() < 1e-8 * np.linalg.cond(mixing)
+    assert np.abs(found.unmixing @ found.mixing - np.eye(mixing.shape[1])).max() < 1e-10
+
+
+SETTINGS = [
+    ("square", 4, 4, 0.0, "isotropic", "none"),
+    ("equal noise", 8, 4, 0.5, "isotropic", "isotropic"),
+    ("differing noise", 10, 4, 0.5, "diagonal", "diagonal"),
+    ("any noise", 8, 4, 0.5, "full", "unknown"),
+]
+
+
+@pytest.mark.parametrize(("name", "d", "k", "noise", "kind", "_"), SETTINGS)
+def test_the_error_falls_like_the_root_of_n(name, d, k, noise, kind, _):
+    errors = []
+    for n in (4_000, 64_000):
+        found = []
+        for seed in range(5):
+            made = make_ica(n, d, k, noise=noise, noise_kind=kind, random_state=seed)
+            model = ICA(k, random_state=0).fit(made.samples)
+            found.append(amari_distance(model.components_, made.mixing))
+        errors.append(np.median(found))
+    # 16 times the samples: a quarter of the error, with room for chance.
+    assert errors[1] < 0.45 * errors[0]
+    assert errors[1] < 0.02
+
+
+@pytest.mark.parametrize("sources", ["laplace", "uniform", ("laplace", "uniform"), "student"])
+@pytest.mark.parametrize("noise", ["gaussian", None])
+def test_without_noise_it_is_at_least_as_exact_as_fast_ica(sources, noise):
+    ours, peer = [], []
+    for seed in range(5):
+        made = make_ica(10_000, 5, 5, sources=sources, random_state=seed)
+        model = ICA(noise=noise, random_state=0).fit(made.samples)
+        other = FastICA(whiten="unit-variance", random_state=0, max_iter=1000).fit(made.samples)
+        ours.append(amari_distance(model.components_, made.mixing))
+        peer.append(amari_distance(other.components_, made.mixing))
+    assert np.median(ours) <= 1.02 * np.median(peer)
+
+
+@pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
+def test_noise_does_not_bias_it(kind):
+    ratios = []
+    for seed in range(4):
+        made = make_ica(50_000, 10, 5, noise=0.7, noise_kind=kind, random_state=seed)
+        model = ICA(5, random_state=0).fit(made.samples)
+        peer = FastICA(5, whiten="unit-variance", random_state=0, max_iter=1000).fit(made.samples)
+        ratios.append(
+            amari_distance(peer.components_, made.mixing)
+            / amari_distance(model.components_, made.mixing)
+        )
+        if kind != "full":
+            error = matched_columns(model.mixing_, made.mixing) - made.mixing
+            assert np.abs(error).max() < 0.1
+    assert np.median(ratios) > 2
+
+
+@pytest.mark.parametrize(("name", "d", "k", "noise", "kind", "found"), SETTINGS)
+def test_streams_splits_and_merges_agree_with_fit(name, d, k, noise, kind, found):
+    made = make_ica(12_000, d, k, noise=noise, noise_kind=kind, random_state=3)
+    whole = ICA(k, refine=0, random_state=0).fit(made.samples)
+    assert whole.certificate_.noise == found
+    parts = np.split(made.samples, [1, 3000, 7000])
+    streamed = ICA(k, refine=0, random_state=0)
+    for part in parts:
+        streamed.partial_fit(part)
+    left, right = (ICA(k, refine=0, random_state=0) for _ in range(2))
+    left.partial_fit(parts[0]).partial_fit(parts[1])
+    right.partial_fit(parts[2]).partial_fit(parts[3])
+    before = pickle.dumps(right)
+    merged = left.merge(right)
+    assert pickle.dumps(right) == before
+    worker = left.spawn().partial_fit(made.samples[:10])
+    assert worker.merge(right) is worker
+    for other in (streamed, merged, pickle.loads(pickle.dumps(merged))):
+        assert np.abs(other.components_ - whole.components_).max() < 1e-6
+        assert np.abs(other.mixing_ - whole.mixing_).max() < 1e-6
+
+
+def test_a_polished_stream_is_as_exact_as_fit_while_its_rows_are_kept():
+    made = make_ica(12_000, 8, 4, noise=0.5, random_state=5)
+    streamed = ICA(4, random_state=0)
+    for part in np.split(made.samples, 6):
+        streamed.partial_fit(part)
+    whole = ICA(4, random_state=0).fit(made.samples)
+    assert streamed.certificate_.method == whole.certificate_.method == "moments + polish"
+    assert np.abs(streamed.components_ - whole.components_).max() < 1e-3
+
+
+def test_a_long_stream_goes_by_the_moments_of_all_its_rows():
+    rng = np.random.default_rng(0)
+    streamed = ICA(2, random_state=0)
+    for _ in range(10):
+        streamed.partial_fit(rng.laplace(size=(10_000, 2)))
+    assert streamed.certificate_.method == "moments"
+    assert amari_distance(streamed.components_, np.eye(2)) < 0.02
+
+
+@pytest.mark.parametrize("refine", ["auto", 0, 3])
+@pytest.mark.parametrize(("d", "noise"), [(4, 0.0), (9, 0.5)])
+def test_a_weight_is_a_repetition(refine, d, noise):
+    made = make_ica(6000, d, 3 if noise else 4, noise=noise, random_state=1)
+    counts = np.random.default_rng(0).integers(0, 3, len(made.samples))
+    count = made.mixing.shape[1]
+    weighted = ICA(count, refine=refine, random_state=0).fit(made.samples, sample_weight=counts)
+    repeated = ICA(count, refine=refine, random_state=0).fit(np.repeat(made.samples, counts, 0))
+    for name in FITTED:
+        one, other = getattr(weighted, name), getattr(repeated, name)
+        assert np.abs(one - other).max() < 1e-6 * np.abs(other).max(), name
+
+
+def test_order_and_sign_are_fixed():
+    made = make_ica(5000, 6, 3, noise=0.1, random_state=0)
+    one, other = (ICA(3, random_state=seed).fit(made.samples) for seed in (0, 1))
+    assert np.abs(one.mixing_ - other.mixing_).max() < 1e-3
+    lengths = np.linalg.norm(one.mixing_, axis=0)
+    assert (np.diff(lengths) <= 0).all()
+    largest = np.argmax(np.abs(one.mixing_), axis=0)
+    assert (one.mixing_[largest, np.arange(3)] > 0).all()
+
+
+def test_the_same_seed_gives_the_same_bits_at_any_number_of_threads():
+    made = make_ica(30_000, 8, 4, noise=0.5, noise_kind="diagonal", random_state=0)
+    one = ICA(4, random_state=0, n_jobs=1).fit(made.samples)
+    other = ICA(4, random_state=0, n_jobs=3).fit(made.samples)
+    for name in FITTED:
+        assert np.array_equal(getattr(one, name), getattr(other, name)), name
+
+
+@pytest.mark.parametrize("kind", ["numpy", "torch", "jax"])
+def test_sources_are_mixed_and_unmixed_in_the_library_of_the_caller(kind):
+    made = make_ica(3000, 6, 3, noise=0.2, random_state=0)
+    convert = np.asarray if kind == "numpy" else None
+    if convert is None:
+        module = pytest.importorskip("torch" if kind == "torch" else "jax.numpy")
+        convert = module.asarray
+    data = convert(made.samples)
+    model = ICA(3, random_state=0).fit(data)
+    sources = model.transform(data)
+    assert library_name(sources) == kind
+    gains = np.abs(np.corrcoef(to_host(sources).T, made.sources.T)[:3, 3:])
+    assert (gains.max(axis=1) > 0.9).all()
+    back = model.inverse_transform(sources)
+    assert library_name(back) == kind
+    again = to_host(model.transform(back))
+    assert np.abs(again - to_host(sources)).max() < 1e-8
+    assert list(model.get_feature_names_out()) == ["ica0", "ica1", "ica2"]
+
+
+def test_sources_have_variance_one_but_for_the_noise():
+    made = make_ica(50_000, 8, 4, noise=0.5, random_state=0)
+    model = ICA(4, random_state=0).fit(made.samples)
+    variances = model.transform(made.samples).var(axis=0)
+    assert np.abs(variances - 1 - model.noise_variance_).max() < 0.02
+    truth = np.diag(model.components_ @ made.noise_covariance @ model.components_.T)
+    assert np.abs(model.noise_variance_ - truth).max() < 0.02
+
+
+def test_single_precision_stays_single():
+    made = make_ica(5000, 6, 3, noise=0.2, random_state=0)
+    single = ICA(3, random_state=0).fit(made.samples.astype(np.float32))
+    double = ICA(3, random_state=0).fit(made.samples)
+    assert single.components_.dtype == single.mixing_.dtype == np.float32
+    assert single.transform(made.samples.astype(np.float32)).dtype == np.float32
+    assert np.abs(single.components_ - double.components_).max() < 1e-3
+
+
+def test_the_number_of_sources_is_found():
+    for kind, d, count in (("isotropic", 8, 3), ("diagonal", 10, 4)):
+        made = make_ica(20_000, d, count, noise=0.4, noise_kind=kind, random_state=0)
+        assert ICA("auto", random_state=0).fit(made.samples).n_components_ == count
+    assert ICA(random_state=0).fit(made.samples).n_components_ == 10
+
+
+def test_another_algorithm_can_diagonalize():
+    made = make_ica(20_000, 4, 4, sources="laplace", random_state=0)
+    model = ICA(algorithm=PowerMethod(), refine=0, noise=None, random_state=0).fit(made.samples)
+    assert amari_distance(model.components_, made.mixing) < 0.05
+
+
+@pytest.mark.parametrize("refine", ["auto", 0])
+@pytest.mark.parametrize("seed", range(4))
+def test_the_certificate_names_gaussian_sources(refine, seed):
+    kinds = ("gaussian", "laplace", "gaussian", "uniform")
+    made = make_ica(20_000, 4, 4, sources=kinds, random_state=seed)
+    model = ICA(refine=refine, random_state=0).fit(made.samples)
+    named = set(model.certificate_.unidentifiable)
+    # What every other component is: the laplacian and the uniform source.
+    known = [j for j in range(4) if j not in named]
+    assert len(named) == 2
+    owners = np.argmax(np.abs(model.components_ @ made.mixing)[known], axis=1)
+    assert set(owners) == {1, 3}
+    text = " ".join(str(model.certificate_).split())
+    listed = ", ".join(str(j) for j in sorted(named))
+    assert f"sources {listed} are Gaussian as far as these samples tell" in text
+    assert model.certificate_.verdict == "do not trust"
+
+
+@pytest.mark.parametrize("count", [1, 3, 8])
+def test_pure_noise_is_not_trusted(count):
+    data = np.random.default_rng(0).standard_normal((5000, count))
+    model = ICA(random_state=0).fit(data)
+    assert len(model.certificate_.unidentifiable) == count
+    assert model.certificate_.verdict != "trust"
+
+
+def test_one_gaussian_source_is_what_the_others_leave():
+    made = make_ica(20_000, 3, 3, sources=("laplace", "gaussian", "uniform"), random_state=0)
+    model = ICA(noise=None, random_state=0).fit(made.samples)
+    assert amari_distance(model.components_, made.mixing) < 0.02
+    assert len(model.certificate_.unidentifiable) == 1
+    assert model.certificate_.verdict == "trust"
+
+
+def test_the_certificate_says_what_is_known():
+    made = make_ica(20_000, 8, 4, noise=0.5, random_state=0)
+    found = ICA(4, random_state=0).fit(made.samples).certificate_
+    assert found.noise == "isotropic"
+    assert found.noise_p_value > 1e-3
+    assert found.verdict == "trust"
+    assert not found.unidentifiable
+    # It foretells the error of which the Amari distance is a measure.
+    assert 0.002 < found.interference < 0.02
+    data = np.hstack([made.samples, np.ones((20_000, 1))])
+    held = ICA(4, random_state=0).fit(data).certificate_
+    assert held.constant_features == (8,)
+    assert "column 8 does not vary" in str(held)
+
+
+def test_odd_shapes_are_fitted():
+    rng = np.random.default_rng(0)
+    one = ICA(random_state=0).fit(rng.laplace(size=(500, 1)))
+    assert one.components_.shape == (1, 1)
+    assert one.transform(rng.laplace(size=(3, 1))).shape == (3, 1)
+    few = ICA(random_state=0).fit(rng.laplace(size=(5, 8)))
+    assert few.components_.shape == (4, 8)
+    twice = np.repeat(rng.laplace(size=(300, 2)), 2, axis=0)
+    assert ICA(random_state=0).fit(twice).components_.shape == (2, 2)
+    wide = make_ica(4000, 40, 3, noise=0.5, noise_kind="full", random_state=0)
+    model = ICA(3, random_state=0).fit(wide.samples)
+    assert amari_distance(model.components_, wide.mixing) < 0.06
+    streamed = ICA(3, refine=0, random_state=0)
+    for part in np.split(wide.samples, 4):
+        streamed.partial_fit(part)
+    assert amari_distance(streamed.components_, wide.mixing) < 0.08
+
+
+def test_the_input_is_left_alone():
+    data = make_ica(500, 4, 2, noise=0.1, random_state=0).samples
+    data.setflags(write=False)
+    ICA(2, random_state=0).fit(data).transform(data)
+
+
+DATA = np.random.default_rng(0).laplace(size=(50, 4))
+
+
+@pytest.mark.parametrize(
+    ("model", "data", "error", "text"),
+    [
+        (ICA(5), DATA, InvalidInputError, "n_components=5 exceeds the n_features=4 sensors"),
+        (ICA(0), DATA, InvalidInputError, "n_components=0"),
+        (ICA(65), DATA, InvalidInputError, "n_components=65"),
+        (ICA("many"), DATA, InvalidInputError, "n_components='many'"),
+        (ICA(noise="pink"), DATA, InvalidInputError, "noise='pink'.*'gaussian' or None"),
+        (ICA(refine=-1), DATA, InvalidInputError, "refine=-1"),
+        (ICA(algorithm="best"), DATA, InvalidInputError, "algorithm='best'"),
+        (ICA(3), DATA[:, [0, 1, 0, 1]], RankDeficientError, "exceeds the 2 directions"),
+        (ICA(), np.ones((9, 3)), NotIdentifiableError, "all 9 samples are equal"),
+        (ICA(), np.full((7, 2), 0.1), NotIdentifiableError, "all 7 samples are equal"),
+        (ICA(4), DATA[:3], RankDeficientError, "3 samples vary.*give more samples"),
+        (ICA(), DATA[:1], InvalidInputError, "minimum of 2"),
+        (ICA(), np.where(DATA > 3, np.nan, DATA), InvalidInputError, "NaN|not finite|nan"),
+        (ICA(), 1e100 * DATA, InvalidInputError, "overflows"),
+        (ICA(), scipy.sparse.csr_array(DATA), InvalidInputError, "needs dense data"),
+    ],
+)
+def test_bad_input_is_told(model, data, error, text):
+    with pytest.raises(error, match=text):
+        model.fit(data)
+
+
+def test_bad_input_after_fitting_is_told():
+    model = ICA(2, random_state=0).fit(DATA)
+    with pytest.raises(InvalidInputError, match="3 features"):
+        model.transform(DATA[:, :3])
+    with pytest.raises(InvalidInputError, match=r"sources of shape \(n, 2\)"):
+        model.inverse_transform(DATA)
+    with pytest.raises(InvalidInputError, match="must be a ICA that has seen samples"):
+        model.merge(ICA(2))
+    with pytest.raises(InvalidInputError, match="all 100 directions"):
+        ICA().partial_fit(np.ones((3, 100)))

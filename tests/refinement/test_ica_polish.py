@@ -1,0 +1,135 @@
+import numpy as np
+import pytest
+from scipy.optimize import approx_fprime
+
+from latensor.datasets.sources_mixed import make_ica
+from latensor.refinement.ica import (
+    N_FUNCTIONS,
+    _sums,
+    functions,
+    gaussian_bound,
+    newton_turn,
+    polish,
+    polish_freely,
+)
+
+
+def turn(seed, k, angle):
+    rng = np.random.default_rng(seed)
+    generator = rng.standard_normal((k, k))
+    left, _, right = np.linalg.svd(np.eye(k) + angle * (generator - generator.T))
+    return left @ right
+
+
+def test_slopes_are_the_derivatives():
+    for value in (-2.0, -0.3, 0.0, 1.7):
+        for m in range(N_FUNCTIONS):
+            numeric = approx_fprime([value], lambda y, m=m: functions(y[None])[0][m, 0, 0], 1e-7)
+            assert functions(np.array([[value]]))[1][m, 0, 0] == pytest.approx(numeric[0], abs=1e-5)
+
+
+def test_sums_are_those_of_the_definition():
+    rng = np.random.default_rng(0)
+    scores, weights = rng.laplace(size=(5000, 3)), rng.uniform(0.5, 2, 5000)
+    rotation = turn(1, 3, 0.4)
+    values, slopes = functions(scores @ rotation)
+    for shares in (None, weights):
+        w = np.full(5000, 1 / 5000) if shares is None else shares / shares.sum()
+        found = _sums(scores, shares, rotation, 2)
+        cross = np.einsum("n,mni,nj->mij", w, values, scores @ rotation)
+        products = np.einsum("n,mni,lni->mli", w, values, values)
+        for one, other in (
+            (found.cross, cross),
+            (found.products, products),
+            (found.means, np.einsum("n,mni->mi", w, values)),
+            (found.slopes, np.einsum("n,mni->mi", w, slopes)),
+            (found.squares, w @ (scores @ rotation) ** 2),
+        ):
+            assert np.abs(one - other).max() < 1e-12 * np.abs(other).max()
+
+
+def whitened(made):
+    """Coordinates (d, k) that whiten the signal, the true rotation and the noise in the scores."""
+    left, scale, _ = np.linalg.svd(made.mixing, full_matrices=False)
+    projection = left / scale
+    noise = projection.T @ made.noise_covariance @ projection
+    signal = np.cov(((made.samples - made.mean) @ projection).T) - noise
+    values, vectors = np.linalg.eigh(signal)
+    root = vectors / np.sqrt(values)
+    projection, noise = projection @ root, root.T @ noise @ root
+    u, _, v = np.linalg.svd(projection.T @ made.mixing)
+    return projection, u @ v, noise
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.6])
+def test_noise_of_known_covariance_leaves_no_bias(noise):
+    errors = {"known": [], "ignored": []}
+    for seed in range(4):
+        made = make_ica(60_000, 8, 4, noise=noise, noise_kind="full", random_state=seed)
+        projection, truth, covariance = whitened(made)
+        scores = (made.samples - made.samples.mean(axis=0)) @ projection
+        start = truth @ turn(seed, 4, 0.1)
+        for name, known in (("known", covariance), ("ignored", 0 * covariance)):
+            result = polish(scores, None, known, start, max_iter=50)
+            assert result.converged or name == "ignored"
+            gains = (projection @ result.rotation).T @ made.mixing
+            errors[name].append(np.abs(gains - np.eye(4)).max())
+    assert np.median(errors["known"]) < (0.1 if noise else 0.02)
+    if noise:
+        assert np.median(errors["ignored"]) > 2 * np.median(errors["known"])
+
+
+def test_steps_converge_like_newton():
+    made = make_ica(20_000, 4, 4, random_state=0)
+    centered = made.samples - made.samples.mean(axis=0)
+    left, _, _ = np.linalg.svd(centered, full_matrices=False)
+    scores = left * np.sqrt(len(left))
+    right = polish(scores, None, np.zeros((4, 4)), np.eye(4), max_iter=100).rotation
+    rotation, sizes = right @ turn(0, 4, 0.05), []
+    for _ in range(4):
+        move, _ = newton_turn(_sums(scores, None, rotation, 1), np.zeros((4, 4)), 20_000.0)
+        sizes.append(np.abs(move).max())
+        u, _, v = np.linalg.svd(rotation @ (np.eye(4) + move))
+        rotation = u @ v
+    assert sizes[1] < 0.3 * sizes[0]
+    assert sizes[3] < 0.05 * sizes[1]
+
+
+def test_unknown_noise_leaves_no_bias():
+    made = make_ica(100_000, 6, 3, noise=0.5, noise_kind="full", random_state=1)
+    centered = made.samples - made.samples.mean(axis=0)
+    start = np.linalg.pinv(made.mixing) + 0.05 * np.random.default_rng(0).standard_normal((3, 6))
+    result = polish_freely(centered @ start.T, centered, None, max_iter=50)
+    assert result.converged
+    gains = result.unmixing.T @ start @ made.mixing
+    gains /= np.abs(gains).max(axis=1, keepdims=True)
+    assert np.abs(np.abs(gains) - np.eye(3)).max() < 0.04
+    # Columns of the mixing matrix come out in the sensors, up to their length.
+    cosines = np.einsum("dj,dj->j", result.mixing, made.mixing) / (
+        np.linalg.norm(result.mixing, axis=0) * np.linalg.norm(made.mixing, axis=0)
+    )
+    assert cosines.min() > 0.999
+
+
+@pytest.mark.parametrize("k", [1, 3, 6, 12])
+def test_gaussian_scores_show_no_information(k):
+    for seed in range(5):
+        scores = np.random.default_rng(seed).standard_normal((5000, k))
+        scores = (scores - scores.mean(axis=0)) @ np.linalg.inv(
+            np.linalg.cholesky(np.cov(scores.T).reshape(k, k))
+        ).T
+        result = polish(scores, None, np.zeros((k, k)), np.eye(k), max_iter=30)
+        # Once in many searches chance shows more.
+        assert np.median(result.information) * 5000 < gaussian_bound(k)
+
+
+def test_weights_count_rows_and_bits_do_not_depend_on_threads():
+    rng = np.random.default_rng(0)
+    scores = rng.laplace(size=(9000, 3)) / np.sqrt(2)
+    counts = rng.integers(0, 3, 9000).astype(float)
+    start, none = turn(0, 3, 0.3), np.zeros((3, 3))
+    weighted = polish(scores, counts, none, start, max_iter=20)
+    repeated = polish(np.repeat(scores, counts.astype(int), 0), None, none, start, max_iter=20)
+    assert np.abs(weighted.rotation - repeated.rotation).max() < 1e-9
+    threads = polish(scores, counts, none, start, max_iter=20, n_threads=3)
+    assert np.array_equal(threads.rotation, weighted.rotation)

@@ -1,0 +1,83 @@
+"""Hidden Markov models for tests: their exact moments, and what enumeration says about them."""
+
+import itertools
+
+import numpy as np
+
+from latensor.datasets.sequences import stationary_distribution
+from latensor.moments.sequences import DECAYS, LAGS, Pairs, Windows
+
+# So many rows that nothing is left of the noise.
+MANY = 1e24
+
+
+def random_chain(rng, n_components, stay=0.3):
+    transmat = stay * np.eye(n_components) + (1 - stay) * rng.dirichlet(
+        np.ones(n_components), n_components
+    )
+    return stationary_distribution(transmat), transmat
+
+
+def population_pairs(startprob, transmat, emissions, n_sequences=MANY):
+    share = stationary_distribution(transmat)
+    tables = {
+        lag: MANY
+        * emissions.T
+        @ (share[:, None] * np.linalg.matrix_power(transmat, lag))
+        @ emissions
+        for lag in LAGS
+    }
+    return Pairs(
+        MANY, n_sequences, MANY * share @ emissions, n_sequences * startprob @ emissions, tables
+    )
+
+
+def population_windows(transmat, emissions, features, observed=None):
+    """The sums over rows of an endless sequence; `observed` (k, g) are means given the state."""
+    share = stationary_distribution(transmat)
+    identity = np.eye(len(share))
+    reverse = (share[:, None] * transmat).T / share[:, None]
+    seen = emissions @ features
+
+    def window(steps):
+        return np.hstack([steps @ np.linalg.solve(identity - g * steps, seen) for g in DECAYS])
+
+    past, future = window(reverse), window(transmat)
+    joint = MANY * share[:, None] * emissions
+    observed = np.zeros((len(share), 0)) if observed is None else observed
+    weighted = MANY * share[:, None] * observed
+    return Windows(
+        joint.sum(axis=0),
+        joint.T @ past,
+        joint.T @ future,
+        np.einsum("jc,ja,jb->cab", joint, past, future),
+        weighted.sum(axis=0),
+        weighted.T @ past,
+        weighted.T @ future,
+    )
+
+
+def enumerate_paths(startprob, transmat, likelihoods):
+    """Log-likelihood, posteriors, expected steps and the best path, by all k^n paths."""
+    n, k = likelihoods.shape
+    total, best, best_path = 0.0, -1.0, None
+    posteriors, steps = np.zeros((n, k)), np.zeros((k, k))
+    for path in itertools.product(range(k), repeat=n):
+        value = startprob[path[0]] * likelihoods[0, path[0]]
+        for t in range(1, n):
+            value *= transmat[path[t - 1], path[t]] * likelihoods[t, path[t]]
+        total += value
+        posteriors[np.arange(n), path] += value
+        for before, after in itertools.pairwise(path):
+            steps[before, after] += value
+        if value > best:
+            best, best_path = value, path
+    return np.log(total), posteriors / total, steps / total, np.log(best), np.array(best_path)
+
+
+def match(found, truth):
+    """The order of the rows of `found` that fits `truth` best."""
+    from scipy.optimize import linear_sum_assignment
+
+    cost = np.abs(truth[:, None] - found[None]).sum(axis=2)
+    return linear_sum_assignment(cost)[1]
