@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-matrices \
-	bench-topics bench-topics-stream
+	bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -70,6 +70,12 @@ bench-topics: $(VENV)/.installed-bench-topics  ## Topics beside tomotopy, topica
 
 bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 	$(BIN)/python -m benchmarks.topics_stream
+
+bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
+	$(PIP) install -e ".[bench-mixtures]"
+	$(BIN)/python -m benchmarks.mixtures
+	$(BIN)/python -m benchmarks.hmm
+	$(BIN)/python -m benchmarks.ica
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
