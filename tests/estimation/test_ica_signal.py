@@ -91,10 +91,13 @@ def test_scores_within_a_basis_are_unbiased():
     assert space.within(np.eye(10)) is space
 
 
-def test_sources_are_counted_and_refuted_models_still_give_a_signal():
+def test_sources_are_counted_and_refuted_models_are_not_assumed():
     known = sampled(3, 9, 3, 0.5 * np.eye(9))
     assert count_sources(known, spectrum(known.covariance)) == 3
     odd = sampled(3, 9, 3, np.random.default_rng(0).standard_normal((9, 9)) / 6)
-    assert assumed_space(odd, spectrum(odd.covariance), 3).kind == "diagonal"
-    assert assumed_space(odd, spectrum(odd.covariance), 8).kind == "isotropic"
-    assert assumed_space(odd, spectrum(odd.covariance), 9).kind == "unknown"
+    seen = spectrum(odd.covariance)
+    for count, kind in ((3, "none"), (8, "isotropic"), (9, "none")):
+        space = signal_space(odd, seen, count)
+        assert space.kind == "unknown"
+        assert assumed_space(odd, seen, space).kind == kind
+    assert signal_space(odd, seen, 3).p_value < 1e-3

@@ -106,6 +106,14 @@ def test_without_noise_it_is_at_least_as_exact_as_fast_ica(sources, noise):
     assert np.median(ours) <= 1.02 * np.median(peer)
 
 
+def test_heavy_tails_are_not_taken_for_noise():
+    kinds = []
+    for seed in range(12):
+        made = make_ica(10_000, 5, 5, sources="student", random_state=seed)
+        kinds.append(ICA(random_state=0).fit(made.samples).certificate_.noise)
+    assert kinds.count("none") >= 11
+
+
 @pytest.mark.parametrize("kind", ["isotropic", "diagonal", "full"])
 def test_noise_does_not_bias_it(kind):
     ratios = []

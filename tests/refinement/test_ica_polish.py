@@ -36,14 +36,17 @@ def test_sums_are_those_of_the_definition():
     for shares in (None, weights):
         w = np.full(5000, 1 / 5000) if shares is None else shares / shares.sum()
         found = _sums(scores, shares, rotation, 2)
-        cross = np.einsum("n,mni,nj->mij", w, values, scores @ rotation)
+        turned = scores @ rotation
+        turned = turned - w @ turned
+        cross = np.einsum("n,mni,nj->mij", w, values, turned)
         products = np.einsum("n,mni,lni->mli", w, values, values)
         for one, other in (
             (found.cross, cross),
             (found.products, products),
             (found.means, np.einsum("n,mni->mi", w, values)),
             (found.slopes, np.einsum("n,mni->mi", w, slopes)),
-            (found.squares, w @ (scores @ rotation) ** 2),
+            (found.squares, w @ turned**2),
+            (found.second, (turned * w[:, None]).T @ turned),
         ):
             assert np.abs(one - other).max() < 1e-12 * np.abs(other).max()
 
@@ -133,3 +136,14 @@ def test_weights_count_rows_and_bits_do_not_depend_on_threads():
     assert np.abs(weighted.rotation - repeated.rotation).max() < 1e-9
     threads = polish(scores, counts, none, start, max_iter=20, n_threads=3)
     assert np.array_equal(threads.rotation, weighted.rotation)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scores_need_not_be_quite_white_nor_centered(seed):
+    rng = np.random.default_rng(seed)
+    scores = rng.laplace(size=(9000, 3)) / np.sqrt(2) + 0.02 * rng.standard_normal(3)
+    scores = scores @ (np.eye(3) + 0.02 * rng.standard_normal((3, 3)))
+    result = polish(scores, None, np.zeros((3, 3)), turn(seed, 3, 0.2), max_iter=30)
+    assert result.converged
+    gains = np.abs(result.rotation)
+    assert np.abs(gains - np.round(gains)).max() < 0.1

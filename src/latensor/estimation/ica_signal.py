@@ -8,7 +8,7 @@ cumulant, which no Gaussian noise enters, is left to go by.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ class SignalSpace:
             else:
                 scores = np.linalg.pinv(seen)
         projection = basis @ scores.T
-        return SignalSpace(self.kind, projection, self.lift, self.sensor_noise, self.p_value)
+        return replace(self, projection=projection)
 
 
 @dataclass(frozen=True)
@@ -199,29 +199,30 @@ def _scored(parts: Any, logs: Any, lowest: float) -> tuple[Any, float]:
 def signal_space(known: Covariance, seen: Spectrum, count: int) -> SignalSpace:
     """The signal of k sources under Gaussian noise, by the simplest noise that is not refuted.
 
-    `kind` is "unknown" where all are: the projection then whitens signal and noise together.
+    `kind` is "unknown" where all are, or could not be: the projection then whitens signal and
+    noise together, and `p_value` is that of the best model that was refuted.
     """
     n_features = len(seen.values)
     if seen.rank <= count:
         return whitened(seen, count, "none" if seen.rank < n_features else "unknown")
     found = isotropic(seen, count, known.weight)
-    if found.p_value > _REFUTED:
+    p_value = found.p_value
+    if p_value > _REFUTED:
         return found
     if seen.rank == n_features and separable(n_features, count):
         found = diagonal(known.covariance, count, known.weight)
-        if not found.p_value <= _REFUTED:
+        if found.p_value > _REFUTED:
             return found
-    return whitened(seen, count, "unknown")
+        p_value = max(found.p_value, p_value)
+    return replace(whitened(seen, count, "unknown"), p_value=p_value)
 
 
-def assumed_space(known: Covariance, seen: Spectrum, count: int) -> SignalSpace:
-    """The signal by the best noise model there is, although the covariance may refute it."""
-    n_features = len(seen.values)
-    if seen.rank == n_features and separable(n_features, count):
-        return diagonal(known.covariance, count, known.weight)
-    if seen.rank > count:
+def assumed_space(known: Covariance, seen: Spectrum, space: SignalSpace) -> SignalSpace:
+    """What is left of an "unknown" space: noise of equal size if nothing refutes it, or none."""
+    count = space.projection.shape[1]
+    if np.isnan(space.p_value) and seen.rank > count:
         return isotropic(seen, count, known.weight)
-    return whitened(seen, count, "unknown")
+    return replace(space, kind="none")
 
 
 def count_sources(known: Covariance, seen: Spectrum) -> int:

@@ -5,8 +5,9 @@ E[g(y_i) y_j] = N_ij E[g'(y_i)] for any function g (Stein's identity): an equati
 the true rotation, whatever the noise. With functions f_m, t_m = E[f_m(y) y] - v E[f_m'(y)],
 v = E[y^2], and B the covariance of the f_m after their linear part is taken off, the combination
 g = sum_m (B^-1 t)_m f_m gives the most exact such equation; its information is I = t'B^-1 t, zero
-for a Gaussian. A rotation by q in the plane of i and j changes the difference of the equations of
-i and j by q (I_i + I_j), which is Newton's step.
+for a Gaussian. It is taken less its linear part E[g(y) y] y / v, which tells nothing, but would
+add what scores lack of being white. A rotation by q in the plane of i and j changes the difference
+of the equations of i and j by q (I_i + I_j), which is Newton's step.
 
 For i != j, N_ij is the covariance of the scores themselves, since sources have none. So the same
 equations, one by one, determine the unmixing under noise of any unknown covariance, and, with
@@ -125,15 +126,17 @@ def polish_freely(
 
     Parameters
     ----------
-    scores : (n, k), centered; each nearly one source
-    sensors : (n, d), centered
+    scores : (n, k), each nearly one source
+    sensors : (n, d)
     weights : (n,) or None
     max_iter : int, passes over the scores
     n_threads : int, changes nothing but the time
     """
     weight = float(len(scores)) if weights is None else float(weights.sum())
-    weighted = scores if weights is None else scores * weights[:, None]
     with one_blas_thread():
+        scores = scores - np.average(scores, axis=0, weights=weights)
+        sensors = sensors - np.average(sensors, axis=0, weights=weights)
+        weighted = scores if weights is None else scores * weights[:, None]
         covariance = weighted.T @ scores / weight
         cross_covariance = weighted.T @ sensors / weight
     unmixing = np.diag(1 / np.sqrt(np.diag(covariance)))
@@ -143,7 +146,7 @@ def polish_freely(
     slopes = np.zeros((N_FUNCTIONS, len(unmixing)))
     while n_iter < max_iter and not converged:
         sums = _sums(scores, weights, unmixing, n_threads)
-        move, information, coefficients = newton_move(sums, unmixing.T @ covariance @ unmixing)
+        move, information, coefficients = newton_move(sums)
         slopes = sums.slopes
         n_iter += 1
         precision = np.sqrt(weight * information)[:, None]
@@ -166,7 +169,7 @@ def polish_freely(
     return Freed(unmixing, mixing, information, n_iter, converged)
 
 
-def newton_move(sums: _Sums, covariance: Any) -> tuple[Any, Any, Any]:
+def newton_move(sums: _Sums) -> tuple[Any, Any, Any]:
     """The next move (k, k), y_j += sum_i y_i E_ij; the information (k,); the combinations (k, M).
 
     Functions are taken less E[f'(y)] y, which is what the unknown noise leaves of them.
@@ -182,7 +185,7 @@ def newton_move(sums: _Sums, covariance: Any) -> tuple[Any, Any, Any]:
         + sums.slopes[:, None] * sums.slopes * sums.squares
     )
     coefficients, information = _best_combination(spread, tangents, sums)
-    corrected = sums.cross - covariance * sums.slopes[:, :, None]
+    corrected = sums.cross - sums.second * sums.slopes[:, :, None]
     equations = np.einsum("im,mij->ij", coefficients, corrected)
     move = -equations / np.maximum(information, np.finfo(float).tiny)[:, None]
     np.fill_diagonal(move, 0.0)
@@ -202,15 +205,20 @@ def _best_combination(spread: Any, tangents: Any, sums: _Sums) -> tuple[Any, Any
 class _Sums:
     """Expectations over the turned scores y, with functions f_m, m = 1, ..., M.
 
-    cross : (M, k, k), of f_m(y_i) y_j; products : (M, M, k), of f_m f_l; means, slopes : (M, k),
-    of f_m and f_m'; squares : (k,), of y^2.
+    y is centered where it is a factor. cross : (M, k, k), of f_m(y_i) y_j; products : (M, M, k),
+    of f_m f_l; means, slopes : (M, k), of f_m and f_m'; second : (k, k), of y_i y_j.
     """
 
     cross: Any
     products: Any
     means: Any
     slopes: Any
-    squares: Any
+    second: Any
+
+    @property
+    def squares(self) -> Any:
+        """The expectations (k,) of y^2."""
+        return np.diag(self.second)
 
 
 def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
@@ -225,6 +233,7 @@ def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
     )
     coefficients, information = _best_combination(spread, tangents, sums)
     corrected = sums.cross - noise * sums.slopes[:, :, None]
+    corrected -= (linear / sums.squares)[:, :, None] * (sums.second - noise)
     equations = np.einsum("im,mij->ij", coefficients, corrected)
     pairs = information[:, None] + information
     turn = -(equations - equations.T) / np.maximum(pairs, np.finfo(float).tiny)
@@ -264,7 +273,8 @@ def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
     cross = np.zeros((count, N_FUNCTIONS, width, width))
     products = np.zeros((count, N_FUNCTIONS, N_FUNCTIONS, width))
     means, slopes = np.zeros((2, count, N_FUNCTIONS, width))
-    squares, total = np.zeros((count, width)), np.zeros(count)
+    second, first = np.zeros((count, width, width)), np.zeros((count, width))
+    total = np.zeros(count)
 
     def part(index: int, start: int, stop: int) -> None:
         for a in range(start, stop, _BLOCK):
@@ -274,7 +284,8 @@ def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
             shares = np.ones(b - a) if weights is None else weights[a:b]
             weighted = values if weights is None else values * shares[:, None]
             total[index] += shares.sum()
-            squares[index] += shares @ turned**2
+            first[index] += shares @ turned
+            second[index] += (turned * shares[:, None]).T @ turned
             means[index] += weighted.sum(axis=1)
             slopes[index] += shares @ derivatives
             for m in range(N_FUNCTIONS):
@@ -288,5 +299,8 @@ def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
     with one_blas_thread():
         run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
     weight = total.sum()
-    parts = (cross, products, means, slopes, squares)
-    return _Sums(*(each.sum(axis=0) / weight for each in parts))
+    sums = [part.sum(axis=0) / weight for part in (cross, products, means, slopes, second, first)]
+    # Rows that stand for more of them have a mean of their own.
+    sums[0] -= sums[2][:, :, None] * sums[5]
+    sums[4] -= np.outer(sums[5], sums[5])
+    return _Sums(*sums[:5])

@@ -25,7 +25,7 @@ from latensor.moments.sequences import DECAYS, SequenceSample
 from latensor.refinement.hmm import HiddenChain, Sequences, climb
 
 # Random starts beside those of the moments, and where the moments are weaker than their noise.
-_RANDOM, _MORE_RANDOM = 3, 10
+_RANDOM, _MORE_RANDOM = 5, 10
 # The climb of refine="auto": passes at most, and the gain per row below which it ends.
 _MOST_PASSES = 300
 _TOLERANCE = 2e-7

@@ -132,8 +132,9 @@ def compete(
     chain = found[best.name].chain
     if len(more[0]) < len(rows):
         # The moments have seen all rows, the trials only some: go on from what suits all of them.
+        # What some of them lack is not impossible.
         whole = Sequences.of(lengths)
-        raw = soften(best.chain)
+        chain, raw = soften(chain), soften(best.chain)
         before = total_likelihood(raw, rows, whole, n_threads)
         chain = chain if total_likelihood(chain, rows, whole, n_threads) >= before else raw
     return Chosen(best, chain, trials)
