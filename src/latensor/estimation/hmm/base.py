@@ -24,8 +24,10 @@ from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.sequences import DECAYS, SequenceSample
 from latensor.refinement.hmm import HiddenChain, Sequences, climb
 
-# Random starts beside those of the moments, and where the moments are weaker than their noise.
+# Random starts beside those of the moments; more where these are weaker than their noise, and for
+# so few rows that they cost next to nothing.
 _RANDOM, _MORE_RANDOM = 5, 10
+_FEW_ROWS = 10_000
 # The climb of refine="auto": passes at most, and the gain per row below which it ends.
 _MOST_PASSES = 300
 _TOLERANCE = 2e-7
@@ -260,7 +262,8 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
     ) -> Chosen:
         candidates: list[Start] = [*starts]
         automatic, n_threads = self.refine == "auto", self._n_threads()
-        count = _RANDOM if strength >= _EDGE else _MORE_RANDOM
+        sure = strength >= _EDGE and len(rows) > _FEW_ROWS
+        count = _RANDOM if sure else _MORE_RANDOM
         if k > 1 and (automatic or not starts):
             candidates += [self._random_start(k, i, rows, rng) for i in range(count)]
         if automatic and k > 1:
