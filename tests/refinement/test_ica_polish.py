@@ -133,7 +133,7 @@ def test_weights_count_rows_and_bits_do_not_depend_on_threads():
     start, none = turn(0, 3, 0.3), np.zeros((3, 3))
     weighted = polish(scores, counts, none, start, max_iter=20)
     repeated = polish(np.repeat(scores, counts.astype(int), 0), None, none, start, max_iter=20)
-    assert np.abs(weighted.rotation - repeated.rotation).max() < 1e-7
+    assert np.abs(weighted.rotation - repeated.rotation).max() < 1e-9
     threads = polish(scores, counts, none, start, max_iter=20, n_threads=3)
     assert np.array_equal(threads.rotation, weighted.rotation)
 
