@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as npst
 
 from latensor.exceptions import InvalidInputError
-from latensor.tensors import _kernels, coordinates
+from latensor.tensors import coordinates
 from latensor.tensors.sparse import SparseTensor
 from sparse_examples import dense_example, random_factors
 
@@ -120,18 +120,6 @@ def test_foreign_byte_order():
     ):
         assert tensor.dtype.isnative
         np.testing.assert_array_equal(tensor.mttkrp([np.ones((2, 1))], 0), [[1], [2]])
-
-
-def test_kernels_are_compiled_where_nothing_can_be_written(monkeypatch):
-    compile_function = _kernels.numba.njit
-
-    def without_cache(cache=False, **options):
-        if cache:
-            raise RuntimeError("cannot cache function: no locator available")
-        return compile_function(**options)
-
-    monkeypatch.setattr(_kernels.numba, "njit", without_cache)
-    assert _kernels._jit(lambda x: x + 1)(1) == 2
 
 
 def test_pickling():

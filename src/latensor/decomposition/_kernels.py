@@ -7,6 +7,8 @@ import math
 import numba
 import numpy as np
 
+from latensor.arrays._kernels import compiled
+
 
 @numba.njit(inline="always")
 def _index(row: int, column: int, size: int) -> int:
@@ -24,7 +26,7 @@ def _turn(first: np.ndarray, second: np.ndarray, cosine: float, sine: float) -> 
         second[i] = cosine * y - sine * x
 
 
-@numba.njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
+@compiled({"reassoc", "contract", "nsz"})
 def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
     """Rotate every pair of coordinates once, so that many symmetric matrices become diagonal.
 

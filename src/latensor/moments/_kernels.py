@@ -6,24 +6,14 @@ rows and writes to its own place, so that any number of threads gives the same b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
 
-
-def _jit(function: Callable[..., Any]) -> Any:
-    """A compiled function, kept on disk where there is a place to write to."""
-    # Multiplications and additions may be fused, but never reordered: results stay reproducible.
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
-        return numba.njit(**options)(function)
+from latensor.arrays._kernels import compiled
 
 
-@_jit
+@compiled()
 def mark_halves(indptr: Any, indices: Any, data: Any, marks: Any) -> None:
     """A bit per document drawn from its content: 64-bit mixing of the words and their counts."""
     for document in range(indptr.size - 1):
@@ -37,7 +27,7 @@ def mark_halves(indptr: Any, indices: Any, data: Any, marks: Any) -> None:
         marks[document] = (state >> np.uint64(63)) == np.uint64(1)
 
 
-@_jit
+@compiled()
 def times_matrix(
     indptr: Any, indices: Any, data: Any, first: int, last: int, matrix: Any, out: Any
 ) -> None:

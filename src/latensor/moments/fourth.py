@@ -14,15 +14,12 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
 from latensor.exceptions import InvalidInputError
-from latensor.moments.second import CovarianceAccumulator
+from latensor.moments.in_subspace import SubspaceAccumulator
 
 # Up to so many features the fourth moment is kept whole, and any two streams can be merged.
 WHOLE = 16
 # More directions than this would need hundreds of megabytes, and days of products.
 MOST_DIRECTIONS = 64
-# Rows waited for before a basis is chosen, for every direction in it.
-_ROWS_PER_DIRECTION = 20
-_FEWEST_ROWS = 1000
 _BLOCK = 1024
 # The partition of the rows does not depend on the threads: neither do the bits of a sum.
 _PARTS = 16
@@ -57,7 +54,7 @@ class FourthMoment:
         return turned(self.cumulant, self.basis.T @ directions)
 
 
-class FourthMomentAccumulator:
+class FourthMomentAccumulator(SubspaceAccumulator):
     """Sums for `FourthMoment`, mergeable with those that share its basis.
 
     Parameters
@@ -69,6 +66,9 @@ class FourthMomentAccumulator:
     n_threads : int, changes nothing but the time
     """
 
+    _whole = WHOLE
+    _order = "fourth"
+
     def __init__(
         self, rank: int, *, basis: Any = None, center: Any = None, n_threads: int = 1
     ) -> None:
@@ -77,119 +77,31 @@ class FourthMomentAccumulator:
                 f"rank={rank} directions of a fourth moment are more than the {MOST_DIRECTIONS} "
                 "that fit: lower n_components, or project the samples by PCA first"
             )
-        self.rank = rank
-        self.n_threads = n_threads
-        self._covariance = CovarianceAccumulator()
-        self._basis: Any = basis
-        self._center: Any = center
-        self._sums: Any = None
-        self._waiting: list[tuple[Any, Any]] = []
-
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add samples.
-
-        Parameters
-        ----------
-        batch : (n, d) dense host array
-        weights : (n,) array or None; a weight of 2 is the same as giving the sample twice
-        """
-        self.update_covariance(batch, weights)
-        if self._basis is None:
-            self._waiting.append((np.array(batch), None if weights is None else np.array(weights)))
-            self._choose_basis(now=batch.shape[1] <= max(WHOLE, self.rank))
-        else:
-            self.update_fourth(batch, weights)
-        return self
-
-    def update_covariance(self, batch: Any, weights: Any = None) -> Self:
-        """Add samples to mean and covariance only."""
-        with one_blas_thread():
-            self._covariance.update(batch, weights)
-        return self
+        super().__init__(rank, basis, center, n_threads)
 
     def update_fourth(self, batch: Any, weights: Any = None) -> Self:
         """Add samples to the fourth moment only, all or a part of those of the covariance."""
-        sums = homogeneous_sums(batch, weights, self._center, self._basis, self.n_threads)
+        self._add(batch, weights)
+        return self
+
+    def _add(self, batch: Any, weights: Any) -> None:
+        self._take(homogeneous_sums(batch, weights, self._center, self._basis, self.n_threads))
+
+    def _take(self, sums: Any) -> None:
         self._sums = sums if self._sums is None else self._sums + sums
-        return self
 
-    def fix(self, basis: Any, center: Any) -> Self:
-        """Keep the fourth moment along this basis (d, r), summed around this center (d,)."""
-        self._basis, self._center = basis, center
-        return self
+    def _seen_from_center(self, center: Any) -> Any:
+        shift = self._basis.T @ (center - self._center)
+        return packed(recentered(unpacked(self._sums), shift))
 
-    @property
-    def covariance(self) -> CovarianceAccumulator:
-        """Mean and covariance of all samples so far."""
-        return self._covariance
-
-    def merge(self, other: Self) -> Self:
-        """Add the samples that another accumulator has seen, along the same basis."""
-        if not isinstance(other, FourthMomentAccumulator):
-            raise InvalidInputError(
-                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
-            )
-        if self._basis is None and other._basis is not None:
-            self.fix(other._basis, other._center)
-            self._add_waiting()
-        if other._sums is not None:
-            sums = other._seen_from(self._basis, self._center)
-            self._sums = sums if self._sums is None else self._sums + sums
-        self._covariance.merge(other._covariance)
-        for batch, weights in other._waiting:
-            if self._basis is None:
-                self._waiting.append((batch, weights))
-            else:
-                self.update_fourth(batch, weights)
-        if self._basis is None and self._waiting:
-            self._choose_basis()
-        return self
-
-    def _seen_from(self, basis: Any, center: Any) -> Any:
-        """The sums around another center, along the same basis."""
-        if self._basis.shape != basis.shape or not np.array_equal(self._basis, basis):
-            raise InvalidInputError(
-                "the two models keep their fourth moment along different directions, chosen from "
-                "their first samples: start the second worker with spawn() of the first"
-            )
-        if np.array_equal(self._center, center):
-            return self._sums
-        return packed(recentered(unpacked(self._sums), basis.T @ (center - self._center)))
-
-    def spawn(self) -> FourthMomentAccumulator:
-        """An empty accumulator along the same basis."""
-        if self._basis is None:
-            self._choose_basis(now=True)
-        return FourthMomentAccumulator(
+    def _empty(self) -> Self:
+        return type(self)(
             self.rank, basis=self._basis, center=self._center, n_threads=self.n_threads
         )
 
-    def _choose_basis(self, now: bool = False) -> None:
-        n_rows = sum(len(batch) for batch, _ in self._waiting)
-        if not now and n_rows < max(_FEWEST_ROWS, _ROWS_PER_DIRECTION * self.rank):
-            return
-        known = self._covariance.finalize(host=True)
-        n_features = len(known.mean)
-        basis = np.eye(n_features)
-        if n_features > max(WHOLE, self.rank):
-            with one_blas_thread():
-                vectors = np.linalg.eigh(known.covariance)[1]
-            basis = np.ascontiguousarray(vectors[:, ::-1][:, : self.rank])
-        self.fix(basis, known.mean.copy())
-        self._add_waiting()
-
-    def _add_waiting(self) -> None:
-        waiting, self._waiting = self._waiting, []
-        for batch, weights in waiting:
-            self.update_fourth(batch, weights)
-
     def finalize(self) -> FourthMoment:
         """The central moments of all samples so far."""
-        if self._basis is None and self._waiting:
-            self._choose_basis(now=True)
-        known = self._covariance.finalize(host=True)
-        if self._sums is None:
-            raise InvalidInputError("no sample has been seen yet: call update with a batch first")
+        known = self._complete()
         weight, cumulant = fourth_cumulant(unpacked(self._sums))
         return FourthMoment(
             known.count, known.weight, known.mean, known.covariance, self._basis, weight, cumulant

@@ -13,15 +13,11 @@ from typing import Any, Self
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.exceptions import InvalidInputError
-from latensor.moments.second import CovarianceAccumulator
+from latensor.moments.in_subspace import SubspaceAccumulator
 from latensor.moments.third_sums import ThirdSums, displacement, third_sums
 
 # Up to so many features the third moment is kept whole, and any two streams can be merged.
 WHOLE = 32
-# Rows waited for before a basis is chosen, for every direction in it.
-_ROWS_PER_DIRECTION = 20
-_FEWEST_ROWS = 1000
 
 
 @dataclass(frozen=True)
@@ -65,7 +61,7 @@ class ThirdMoment:
         return np.einsum("abc,ai,bj,cl->ijl", self.third, *turns, optimize=True)
 
 
-class ThirdMomentAccumulator:
+class ThirdMomentAccumulator(SubspaceAccumulator):
     """Sums for `ThirdMoment`, mergeable with those that share its basis.
 
     Parameters
@@ -78,6 +74,9 @@ class ThirdMomentAccumulator:
     n_threads : int, changes nothing but the time
     """
 
+    _whole = WHOLE
+    _order = "third"
+
     def __init__(
         self,
         rank: int,
@@ -87,40 +86,13 @@ class ThirdMomentAccumulator:
         squares: bool = False,
         n_threads: int = 1,
     ) -> None:
-        self.rank = rank
+        super().__init__(rank, basis, center, n_threads)
         self.squares = squares
-        self.n_threads = n_threads
-        self._covariance = CovarianceAccumulator()
-        self._basis: Any = basis
-        self._center: Any = center
-        self._sums: ThirdSums | None = None
-        self._waiting: list[tuple[Any, Any]] = []
-
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add samples.
-
-        Parameters
-        ----------
-        batch : (n, d) dense host array
-        weights : (n,) array or None; a weight of 2 is the same as giving the sample twice
-        """
-        self.update_covariance(batch, weights)
-        if self._basis is None:
-            self._waiting.append((np.array(batch), None if weights is None else np.array(weights)))
-            self._choose_basis(now=batch.shape[1] <= max(WHOLE, self.rank))
-        else:
-            self._add(batch, weights)
-        return self
-
-    def update_covariance(self, batch: Any, weights: Any = None) -> Self:
-        """Add samples to mean and covariance only: `update_third` stands for them all."""
-        with one_blas_thread():
-            self._covariance.update(batch, weights)
-        return self
 
     def update_third(self, batch: Any, weights: Any, share: float) -> Self:
         """Add samples to the third moment only, a share of those whose covariance is known."""
-        self._add(batch, weights, 1 / share)
+        sums = self._summed(batch, weights)
+        self._take(sums.combined(1 / share, sums, 0.0))
         return self
 
     def absorb_third(self, sums: ThirdSums) -> Self:
@@ -128,90 +100,8 @@ class ThirdMomentAccumulator:
         self._sums = sums
         return self
 
-    def fix(self, basis: Any, center: Any) -> Self:
-        """Keep the third moment along this basis (d, r), summed around this center (d,)."""
-        self._basis, self._center = basis, center
-        return self
-
-    @property
-    def covariance(self) -> CovarianceAccumulator:
-        """Mean and covariance of all samples so far."""
-        return self._covariance
-
-    def merge(self, other: Self) -> Self:
-        """Add the samples that another accumulator has seen, along the same basis."""
-        if not isinstance(other, ThirdMomentAccumulator):
-            raise InvalidInputError(
-                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
-            )
-        if self._basis is None and other._basis is not None:
-            self._basis, self._center = other._basis, other._center
-            waiting, self._waiting = self._waiting, []
-            for batch, weights in waiting:
-                self._add(batch, weights)
-        if other._sums is not None:
-            self._take(other._seen_from(self._basis, self._center))
-        self._covariance.merge(other._covariance)
-        for batch, weights in other._waiting:
-            if self._basis is None:
-                self._waiting.append((batch, weights))
-            else:
-                self._add(batch, weights)
-        if self._basis is None and self._waiting:
-            self._choose_basis()
-        return self
-
-    def _seen_from(self, basis: Any, center: Any) -> ThirdSums:
-        """The sums around another center, along the same basis."""
-        assert self._sums is not None
-        if self._basis.shape != basis.shape or not np.array_equal(self._basis, basis):
-            raise InvalidInputError(
-                "the two models keep their third moment along different directions, chosen from "
-                "their first samples: start the second worker with spawn() of the first"
-            )
-        if np.array_equal(self._center, center):
-            return self._sums
-        known = self._covariance.finalize(host=True)
-        there, here = (
-            displacement(known.mean - c, known.covariance, self._basis, self.squares)
-            for c in (center, self._center)
-        )
-        return self._sums.combined(1.0, there.combined(1.0, here, -1.0), known.weight)
-
-    def _take(self, sums: ThirdSums) -> None:
-        self._sums = sums if self._sums is None else self._sums.combined(1.0, sums, 1.0)
-
-    def spawn(self) -> ThirdMomentAccumulator:
-        """An empty accumulator along the same basis."""
-        if self._basis is None:
-            self._choose_basis(now=True)
-        return ThirdMomentAccumulator(
-            self.rank,
-            basis=self._basis,
-            center=self._center,
-            squares=self.squares,
-            n_threads=self.n_threads,
-        )
-
-    def _choose_basis(self, now: bool = False) -> None:
-        n_rows = sum(len(batch) for batch, _ in self._waiting)
-        if not now and n_rows < max(_FEWEST_ROWS, _ROWS_PER_DIRECTION * self.rank):
-            return
-        known = self._covariance.finalize(host=True)
-        n_features = len(known.mean)
-        if n_features <= max(WHOLE, self.rank):
-            self._basis = np.eye(n_features)
-        else:
-            with one_blas_thread():
-                vectors = np.linalg.eigh(known.covariance)[1]
-            self._basis = np.ascontiguousarray(vectors[:, ::-1][:, : self.rank])
-        self._center = known.mean.copy()
-        waiting, self._waiting = self._waiting, []
-        for batch, weights in waiting:
-            self._add(batch, weights)
-
-    def _add(self, batch: Any, weights: Any, factor: float = 1.0) -> None:
-        sums = third_sums(
+    def _summed(self, batch: Any, weights: Any) -> ThirdSums:
+        return third_sums(
             batch,
             weights,
             self._center,
@@ -219,14 +109,33 @@ class ThirdMomentAccumulator:
             squares=self.squares,
             n_threads=self.n_threads,
         )
-        self._take(sums if factor == 1.0 else sums.combined(factor, sums, 0.0))
+
+    def _add(self, batch: Any, weights: Any) -> None:
+        self._take(self._summed(batch, weights))
+
+    def _take(self, sums: Any) -> None:
+        self._sums = sums if self._sums is None else self._sums.combined(1.0, sums, 1.0)
+
+    def _seen_from_center(self, center: Any) -> Any:
+        known = self._covariance.finalize(host=True)
+        there, here = (
+            displacement(known.mean - c, known.covariance, self._basis, self.squares)
+            for c in (center, self._center)
+        )
+        return self._sums.combined(1.0, there.combined(1.0, here, -1.0), known.weight)
+
+    def _empty(self) -> Self:
+        return type(self)(
+            self.rank,
+            basis=self._basis,
+            center=self._center,
+            squares=self.squares,
+            n_threads=self.n_threads,
+        )
 
     def finalize(self) -> ThirdMoment:
         """The central moments of all samples so far."""
-        if self._basis is None and self._waiting:
-            self._choose_basis(now=True)
-        known = self._covariance.finalize(host=True)
-        assert self._sums is not None
+        known = self._complete()
         extra = displacement(known.mean - self._center, known.covariance, self._basis, self.squares)
         sums = self._sums.combined(1 / known.weight, extra, -1.0)
         return ThirdMoment(

@@ -11,11 +11,12 @@ are zero and keep rows whole multiples of a vector register.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
+
+from latensor.arrays._kernels import compiled
 
 # Sums over topics may be reordered, by the compiler alone: the order is fixed in the machine code
 # and does not depend on threads. Infinities are kept: logarithms of zero meet them.
@@ -25,25 +26,12 @@ _VECTOR = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 _AHEAD = 0.5
 
 
-def _jit(fastmath: set[str]) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a loop, kept on disk where there is a place to write to."""
-
-    def compile_(function: Callable[..., Any]) -> Any:
-        options = {"nogil": True, "error_model": "numpy", "fastmath": fastmath}
-        try:
-            return numba.njit(cache=True, **options)(function)
-        except RuntimeError:  # neither the package's folder nor the user's can be written to
-            return numba.njit(**options)(function)
-
-    return compile_
-
-
 def thread_count() -> int:
     """How many threads the caller allows: `numba.set_num_threads` or NUMBA_NUM_THREADS."""
     return int(numba.get_num_threads())
 
 
-@_jit(_VECTOR)
+@compiled(_VECTOR)
 def expected_counts(
     starts: Any,
     words: Any,
@@ -132,7 +120,7 @@ def expected_counts(
             current[j] = fresh[j]
 
 
-@_jit(_VECTOR)
+@compiled(_VECTOR)
 def merge_counts(
     parts: Any,
     block: Any,
@@ -182,7 +170,7 @@ def merge_counts(
             sums[1, j] += ahead
 
 
-@_jit(_VECTOR)
+@compiled(_VECTOR)
 def fill_mixtures(
     starts: Any,
     words: Any,
@@ -255,7 +243,7 @@ def fill_mixtures(
     return longest
 
 
-@_jit(_VECTOR)
+@compiled(_VECTOR)
 def score_documents(
     starts: Any,
     words: Any,
@@ -295,7 +283,7 @@ def score_documents(
         out[d] = result
 
 
-@_jit(_VECTOR)
+@compiled(_VECTOR)
 def single_topic_counts(
     starts: Any,
     words: Any,
@@ -359,7 +347,7 @@ def single_topic_counts(
     return likelihood
 
 
-@_jit(set())
+@compiled(set())
 def _mixed(state: Any) -> Any:
     """A 64-bit number as good as random, from a counter (the finalizer of SplitMix64)."""
     x = np.uint64(state)
@@ -368,7 +356,7 @@ def _mixed(state: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
-@_jit(set())
+@compiled(set())
 def document_keys(starts: Any, words: Any, counts: Any, seed: Any, out: Any) -> None:
     """A random 64-bit number for each document that depends on its words and the seed alone."""
     for d in range(len(starts) - 1):
@@ -379,7 +367,7 @@ def document_keys(starts: Any, words: Any, counts: Any, seed: Any, out: Any) -> 
         out[d] = key
 
 
-@_jit(set())
+@compiled(set())
 def draw_halves(starts: Any, words: Any, counts: Any, keys: Any, out: Any) -> None:
     """How many of each word's tokens fall into a random half of their document.
 

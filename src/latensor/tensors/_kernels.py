@@ -7,21 +7,12 @@ order whichever thread takes which task; they hold no lock and are run from seve
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import numba
 import numpy as np
 
-
-def _jit(function: Callable[..., Any]) -> Any:
-    """A compiled function, kept on disk where there is a place to write to."""
-    # Multiplications and additions may be fused, but never reordered: results stay reproducible.
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
-        return numba.njit(**options)(function)
+from latensor.arrays._kernels import compiled
 
 
 def thread_count() -> int:
@@ -29,7 +20,7 @@ def thread_count() -> int:
     return int(numba.get_num_threads())
 
 
-@_jit
+@compiled()
 def scatter_rows(
     rows: Any, values: Any, column: int, shift: int, mask: int, rows_out: Any, values_out: Any
 ) -> None:
@@ -49,7 +40,7 @@ def scatter_rows(
         values_out[at] = values[i]
 
 
-@_jit
+@compiled()
 def _add_ones(values: Any, bundles: Any, first: int, last: int, stack: Any, target: Any) -> None:
     """Add to target the sum of value * row, four nonzeros at a time.
 
@@ -71,7 +62,7 @@ def _add_ones(values: Any, bundles: Any, first: int, last: int, stack: Any, targ
         p += 1
 
 
-@_jit
+@compiled()
 def _add_pairs(values: Any, bundles: Any, first: int, last: int, stack: Any, target: Any) -> None:
     """Add to target the sum of value * product of two rows, four nonzeros at a time."""
     p = first
@@ -96,7 +87,7 @@ def _add_pairs(values: Any, bundles: Any, first: int, last: int, stack: Any, tar
         p += 1
 
 
-@_jit
+@compiled()
 def _add_bundles(
     values: Any, bundles: Any, first: int, last: int, stack: Any, product: Any, target: Any
 ) -> None:
@@ -120,7 +111,7 @@ def _add_bundles(
             target[r] += product[r] * a[r]
 
 
-@_jit
+@compiled()
 def tree_mttkrp(
     first: int,
     last: int,
@@ -173,7 +164,7 @@ def tree_mttkrp(
                 position[level] += 1
 
 
-@_jit
+@compiled()
 def tree_contract(
     first: int,
     last: int,
@@ -252,7 +243,7 @@ def tree_contract(
 _LINE_END, _COMMENT, _POINT = 10, 35, 46  # "\n", "#", "."
 
 
-@_jit
+@compiled()
 def _read_number(text: Any, at: int, stop: int) -> tuple[bool, bool, int, int, int]:
     """A decimal number from `at`: (is one, is negative, digits, power of ten, where it ends).
 
@@ -303,7 +294,7 @@ def _read_number(text: Any, at: int, stop: int) -> tuple[bool, bool, int, int, i
     return True, negative, digits, (power + zeros if digits else 0), at
 
 
-@_jit
+@compiled()
 def _split(x: float) -> tuple[float, float]:
     """A number as a sum of two whose products with their like are exact."""
     scaled = x * 134217729.0
@@ -311,7 +302,7 @@ def _split(x: float) -> tuple[float, float]:
     return high, x - high
 
 
-@_jit
+@compiled()
 def _decimal(digits: int, power: int, powers: Any) -> tuple[bool, float]:
     """The number nearest to digits * 10^power, for |power| <= 22, and whether that is certain.
 
@@ -332,25 +323,25 @@ def _decimal(digits: int, power: int, powers: Any) -> tuple[bool, float]:
     return value + (left + doubt) == value and value + (left - doubt) == value, value
 
 
-@_jit
+@compiled()
 def _is_blank(code: int) -> bool:
     """Whether a byte parts words: tab, vertical tab, form feed, carriage return or space."""
     return code == 32 or code == 9 or 11 <= code <= 13
 
 
-@_jit
+@compiled()
 def _ends_word(code: int) -> bool:
     return code == _LINE_END or _is_blank(code)
 
 
-@_jit
+@compiled()
 def _skip_spaces(text: Any, at: int, stop: int) -> int:
     while at < stop and _is_blank(text[at]):
         at += 1
     return at
 
 
-@_jit
+@compiled()
 def read_lines(
     text: Any, powers: Any, start: int, indices: Any, values: Any, hard: Any
 ) -> tuple[int, int, int, int]:

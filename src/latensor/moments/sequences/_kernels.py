@@ -6,22 +6,12 @@ writes to its own place, so that any number of threads gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
+from latensor.arrays._kernels import compiled
 
 
-def _jit(function: Callable[..., Any]) -> Any:
-    """A compiled function, kept on disk where there is a place to write to."""
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
-        return numba.njit(**options)(function)
-
-
-@_jit
+@compiled()
 def count_pairs(symbols: Any, begins: Any, ends: Any, lag: int, table: Any) -> None:
     """Add to table (d, d) how often a symbol is followed by another `lag` rows later."""
     for s in range(begins.size):
@@ -29,7 +19,7 @@ def count_pairs(symbols: Any, begins: Any, ends: Any, lag: int, table: Any) -> N
             table[symbols[t], symbols[t + lag]] += 1
 
 
-@_jit
+@compiled()
 def windows(
     symbols: Any,
     position: Any,
@@ -91,7 +81,7 @@ def windows(
                 future[u, g * r + a] = decay * future[u + 1, g * r + a] + inside * features[x, a]
 
 
-@_jit
+@compiled()
 def add_products(
     symbols: Any,
     position: Any,

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
+
+from latensor.arrays._kernels import compiled
 
 # exp of less is below the rounding of 1 even when summed over a thousand components.
 _NEGLIGIBLE = -44.0
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def normalize_rows(logs: np.ndarray, weights: np.ndarray) -> float:
     """Turn logarithms of joint densities into weighted responsibilities, in place.
 
@@ -53,7 +54,7 @@ def normalize_rows(logs: np.ndarray, weights: np.ndarray) -> float:
     return total
 
 
-@numba.njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def log_sums(logs: np.ndarray, result: np.ndarray) -> None:
     """The logarithms of the sums of exponentials of every row.
 

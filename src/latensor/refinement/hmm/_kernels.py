@@ -8,27 +8,18 @@ number of threads gives the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numba
 import numpy as np
+
+from latensor.arrays._kernels import compiled
 
 # Two filters that agree to this relative precision in every state stay so close for good: the
 # filter never expands Hilbert's projective metric.
 _AGREEMENT = 1e-13
 
 
-def _jit(function: Callable[..., Any]) -> Any:
-    """A compiled function, kept on disk where there is a place to write to."""
-    options = {"nogil": True, "error_model": "numpy", "fastmath": {"contract"}}
-    try:
-        return numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the package's folder nor the user's can be written to
-        return numba.njit(**options)(function)
-
-
-@_jit
+@compiled()
 def forward(
     index: Any,
     table: Any,
@@ -79,7 +70,7 @@ def forward(
             inverse = 1.0
 
 
-@_jit
+@compiled()
 def repair_forward(
     index: Any,
     table: Any,
@@ -124,7 +115,7 @@ def repair_forward(
     return last - first
 
 
-@_jit
+@compiled()
 def look_ahead(
     index: Any, table: Any, is_start: Any, across: Any, row: int, reach: int, later: Any
 ) -> bool:
@@ -178,7 +169,7 @@ def look_ahead(
     return True
 
 
-@_jit
+@compiled()
 def back_over(index: Any, table: Any, across: Any, first: int, last: int, later: Any) -> None:
     """From the likelihoods of all rows after last-1 to those of all rows after first-1.
 
@@ -201,7 +192,7 @@ def back_over(index: Any, table: Any, across: Any, first: int, last: int, later:
                 later[i] += share * across[j, i]
 
 
-@_jit
+@compiled()
 def expected_counts(
     index: Any,
     table: Any,
@@ -270,7 +261,7 @@ def expected_counts(
             message[j] = table[x, j] * (later[j] * lift)
 
 
-@_jit
+@compiled()
 def add_posteriors(index: Any, posteriors: Any, first: int, last: int, sums: Any) -> None:
     """Add the posteriors (k,) of rows first..last-1 to the row of `sums` (d, k) of their symbol."""
     k = posteriors.shape[1]
@@ -280,7 +271,7 @@ def add_posteriors(index: Any, posteriors: Any, first: int, last: int, sums: Any
             sums[x, j] += posteriors[t, j]
 
 
-@_jit
+@compiled()
 def sum_of_logs(scale: Any, first: int, last: int, sums: Any, place: int) -> None:
     """The sum of the logarithms of rows first..last-1, into sums[place]."""
     total = 0.0
@@ -297,7 +288,7 @@ def sum_of_logs(scale: Any, first: int, last: int, sums: Any, place: int) -> Non
     sums[place] = total + np.log(product)
 
 
-@_jit
+@compiled()
 def viterbi(
     index: Any,
     log_table: Any,
@@ -346,7 +337,7 @@ def viterbi(
     states[begin] = state
 
 
-@_jit
+@compiled()
 def gaussian_likelihoods(
     rows: Any, factors: Any, shifts: Any, constants: Any, first: int, last: int, out: Any, top: Any
 ) -> None:
@@ -382,7 +373,7 @@ def gaussian_likelihoods(
             row[j] = np.exp(row[j] - largest)
 
 
-@_jit
+@compiled()
 def diagonal_likelihoods(
     rows: Any, means: Any, scales: Any, constants: Any, first: int, last: int, out: Any, top: Any
 ) -> None:
