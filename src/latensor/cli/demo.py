@@ -13,12 +13,12 @@ from latensor.cli.corpus import Reading
 from latensor.cli.docstrings import Docstring, collect_docstrings, installed_packages
 from latensor.cli.findings import say
 from latensor.cli.image_demo import image_demo
-from latensor.cli.mixtures import whole_file
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_progress import topic_meter
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.cli.topics import read_topics
 from latensor.report import write_report
+from latensor.whole_files import whole_file
 
 CORPUS = "docstrings.jsonl"
 REPORT = "topics.html"

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import csv
-import os
-import secrets
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +18,7 @@ from latensor.cli.findings import say
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter, topic_meter
 from latensor.sources.vocabulary import read_vocabulary
+from latensor.whole_files import whole_file
 
 
 def apply_model(
@@ -116,14 +114,3 @@ def _write_rows(model: Any, source: Any, selector: Any, stream: Any) -> tuple[in
             number += 1
         n_empty += empty
     return number, n_empty
-
-
-@contextmanager
-def whole_file(target: Path) -> Iterator[Path]:
-    """A name beside `target` to write under; it is moved there when the block ends well."""
-    passing = target.with_name(f".latensor-{secrets.token_hex(8)}.tmp")
-    try:
-        yield passing
-        os.replace(passing, target)
-    finally:
-        passing.unlink(missing_ok=True)

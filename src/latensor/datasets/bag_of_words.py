@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import gzip
 import os
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
+from latensor.whole_files import whole_stream
 
 
 def write_bag_of_words(path: str | os.PathLike[str], source: Any) -> Path:
@@ -43,7 +40,7 @@ def write_bag_of_words(path: str | os.PathLike[str], source: Any) -> Path:
         counts = _as_counts(batch, n_features)
         n_documents += counts.shape[0]
         n_entries += counts.nnz
-    with _replacing(path) as stream:
+    with whole_stream(path) as stream:
         stream.write(f"{n_documents}\n{n_features}\n{n_entries}\n".encode())
         first = written = 0
         for batch in batches:
@@ -114,27 +111,3 @@ def _decimal(values: Any) -> tuple[Any, Any]:
         rest, digit = np.divmod(rest, 10)
         digits[:, column] = digit + ord("0")
     return digits, shown
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A stream to a temporary file beside `path` that takes its place at the end."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with contextlib.ExitStack() as stack:
-            stream: IO[bytes] = stack.enter_context(os.fdopen(handle, "wb"))
-            if path.suffix == ".gz":
-                # Neither name nor time: the same documents make the same bytes.
-                stream = stack.enter_context(
-                    gzip.GzipFile("", "wb", compresslevel=6, fileobj=stream, mtime=0)  # type: ignore[arg-type]
-                )
-            yield stream
-        # mkstemp makes files that only their owner may read.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(name, 0o666 & ~mask)
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise

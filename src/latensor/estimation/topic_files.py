@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import tempfile
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 
 from latensor.diagnostics.topic_certificate import TopicCertificate
 from latensor.exceptions import InvalidInputError
+from latensor.whole_files import whole_file
 
 _FORMAT = "latensor topic model"
 _VERSION = 1
@@ -53,19 +52,8 @@ def save_model(model: Any, path: str | os.PathLike[str], arrays: dict[str, Any])
         arrays = {**arrays, "split_half": numbers.pop("split_half")}
         description["certificate"] = numbers
     text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
-    descriptor, temporary = tempfile.mkstemp(prefix=".latensor-", dir=target.absolute().parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            np.savez(stream, allow_pickle=False, description=text, **arrays)
-        # What mkstemp makes is for its owner alone; a file is made as the caller's mask says.
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(temporary, 0o666 & ~mask)
-        os.replace(temporary, target)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-        raise
+    with whole_file(target) as passing, open(passing, "xb") as stream:
+        np.savez(stream, allow_pickle=False, description=text, **arrays)
     return target
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure
+
+from latensor.whole_files import whole_file
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -22,12 +23,6 @@ def save(figure: Any, path: str | os.PathLike[str], dpi: int = 120) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    # Not by tempfile, whose files only their owner may read.
-    temporary = target.with_name(f".{target.stem}.{secrets.token_hex(6)}{target.suffix}")
-    try:
-        figure.savefig(temporary, dpi=dpi)
-        os.replace(temporary, target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    with whole_file(target) as passing:
+        figure.savefig(passing, dpi=dpi)
     return target

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import secrets
 from pathlib import Path
 
 from latensor.exceptions import InvalidInputError
 from latensor.report.description import TopicPage
 from latensor.report.page import topic_report
+from latensor.whole_files import whole_stream
 
 
 def write_report(page: TopicPage, path: str | os.PathLike[str]) -> Path:
@@ -47,19 +47,11 @@ def write_report(page: TopicPage, path: str | os.PathLike[str]) -> Path:
         )
     if target.exists() and not target.is_file():
         raise InvalidInputError(f"path={str(given)!r} is not a regular file: give another path")
-    passing = target.with_name(f".latensor-{secrets.token_hex(8)}.tmp")
     try:
-        with open(passing, "xb") as stream:
+        with whole_stream(target) as stream:
             stream.write(content)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.replace(passing, target)
     except OSError as error:
-        passing.unlink(missing_ok=True)
         raise InvalidInputError(
             f"path={str(given)!r} cannot be written: {error.strerror or error}"
         ) from error
-    except BaseException:
-        passing.unlink(missing_ok=True)
-        raise
     return given

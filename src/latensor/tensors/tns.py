@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import os
 import re
-import secrets
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.coordinates import check_shape
 from latensor.tensors.sparse import SparseTensor
+from latensor.whole_files import whole_stream
 
 _BLOCK_BYTES = 1 << 24
 # Below this size a file is read faster than the kernel can be loaded.
@@ -319,21 +319,8 @@ def write_tns(tensor: SparseTensor, path: str | os.PathLike[str], index_base: in
     name = os.fspath(path)
     if os.path.isdir(name):
         raise InvalidInputError(f"{name} is a directory: give a file name")
-    folder, file = os.path.split(name)
-    temporary = os.path.join(folder, f".{file}.{secrets.token_hex(6)}.part")
-    try:
-        with open(temporary, "xb") as raw:
-            if name.endswith(".gz"):
-                # Neither name nor time, so that equal tensors make equal files.
-                with gzip.GzipFile("", "wb", 6, raw, 0) as stream:
-                    _write_entries(tensor, stream, index_base)
-            else:
-                _write_entries(tensor, raw, index_base)
-        os.replace(temporary, name)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with whole_stream(name) as stream:
+        _write_entries(tensor, stream, index_base)
 
 
 def _write_entries(tensor: SparseTensor, stream: Any, index_base: int) -> None:
