@@ -1,4 +1,4 @@
-"""The pictures of docs/image.md and docs/decompose.md: `python docs/images/make.py`."""
+"""The pictures of the pages `image`, `decompose` and `fit`: `python docs/images/make.py`."""
 
 from pathlib import Path
 
@@ -6,7 +6,7 @@ import numpy as np
 from sklearn.datasets import load_sample_image
 
 import latensor as lt
-from latensor.plots import components, images, rank_evidence, save
+from latensor.plots import components, density, images, rank_evidence, save
 
 HERE = Path(__file__).parent
 
@@ -54,6 +54,16 @@ def spectra():
     save(rank_evidence(lt.select_rank(tensor, random_state=0)), HERE / "rank.png", dpi=80)
 
 
+def crabs():
+    """The crabs of docs/fit.md."""
+    counts = [1, 3, 5, 2, 7, 10, 13, 19, 20, 25, 40, 31, 60, 62, 54]
+    counts += [74, 84, 86, 96, 85, 75, 47, 43, 24, 19, 9, 5, 0, 1]
+    classes = np.arange(1, 30)
+    model = lt.PearsonMixture(refine=0, random_state=0).fit(classes, sample_weight=counts)
+    save(density(model, classes, sample_weight=counts, name="class"), HERE / "crabs.png", dpi=80)
+
+
 if __name__ == "__main__":
     photograph()
     spectra()
+    crabs()

@@ -9,6 +9,7 @@ import click
 import latensor
 from latensor.cli.decompose import decompose
 from latensor.cli.demo import demo
+from latensor.cli.fit import fit
 from latensor.cli.topics import topics
 
 # What a shell reports for a program that Ctrl-C has ended.
@@ -37,6 +38,7 @@ def main() -> None:
 
 main.add_command(decompose)
 main.add_command(demo)
+main.add_command(fit)
 main.add_command(topics)
 
 __all__ = ["main"]

@@ -1,19 +1,29 @@
 """Figures for people who would rather look than read (needs the extra `plots`)."""
 
+from latensor.plots.clusters import clusters
 from latensor.plots.comparison import comparison
 from latensor.plots.components import components
+from latensor.plots.density import density
 from latensor.plots.figures import save
 from latensor.plots.history import residual_history
 from latensor.plots.pictures import images
 from latensor.plots.rank_evidence import rank_evidence
+from latensor.plots.scores import scores
+from latensor.plots.signals import signals
+from latensor.plots.states import states
 from latensor.plots.topic_count import topic_count
 
 __all__ = [
+    "clusters",
     "comparison",
     "components",
+    "density",
     "images",
     "rank_evidence",
     "residual_history",
     "save",
+    "scores",
+    "signals",
+    "states",
     "topic_count",
 ]

@@ -1,0 +1,205 @@
+"""`latensor fit`: from a file to the parameters of a model, a certificate and a figure."""
+
+from __future__ import annotations
+
+import shlex
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import click
+from click.core import ParameterSource
+from rich.console import Console
+
+from latensor.cli.findings import say
+from latensor.cli.fit_input import Reading
+from latensor.cli.fit_models import MODELS, find_model, settings_of
+from latensor.cli.fit_run import COMMAND, FILES, Run, fit_and_print, save
+from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.saving import output_folder
+
+_EPILOG = """\b
+Examples:
+  latensor fit --list                                     the models, and what they need
+  latensor fit spherical flowers.csv --components 3 --out found
+  latensor fit diagonal notes.csv.gz --columns Length-Diagonal
+  latensor fit categorical-hmm proteins.csv --columns residue --lengths protein
+  latensor fit gaussian-hmm vowels.npz --array x --lengths lengths --covariance full
+  latensor fit multi-view patients.csv --views age,bmi:g1-g20:p1-p9 --components 4
+  latensor fit ica ecg.npy --components auto --out heart
+  latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
+"""
+_READING = ("columns", "array", "lengths", "weights", "views", "kinds")
+
+
+def _read_count(context: Any, parameter: Any, value: str | None) -> int | str | None:
+    least = 0 if parameter.name == "refine" else 1
+    if value is None or value == "auto":
+        return value
+    if not value.isdecimal() or int(value) < least:
+        name = parameter.opts[0]
+        raise Refusal(f"{name}={value} must be a whole number of at least {least}, or auto")
+    return int(value)
+
+
+def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
+    if not value or context.resilient_parsing:
+        return
+    width = max(min(Console().width, 100), 30)
+    for entry in MODELS:
+        click.echo(f"{entry.name}  (lt.{entry.model})")
+        for text in (f"for {entry.purpose}", f"file: {entry.holds}"):
+            click.echo(textwrap.indent(textwrap.fill(text, width - 4), "    "))
+    context.exit()
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("model")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_models,
+    help="Name the models, what they are for and what they need, and stop.",
+)
+@click.option(
+    "--components",
+    callback=_read_count,
+    metavar="K|auto",
+    help="Components, states, sources or directions; auto, the default, takes as many as the data "
+    "speak for.",
+)
+@click.option(
+    "--columns",
+    metavar="A,B,...",
+    help="Columns to fit: names, or numbers counted from 0, and FIRST-LAST.  [default: all]",
+)
+@click.option(
+    "--views",
+    metavar="A,B:C,D:...",
+    help="Columns of every view, views between colons; of an .npz file the arrays.",
+)
+@click.option(
+    "--lengths",
+    metavar="COLUMN",
+    help="For HMMs, the column that names the sequence of a row; of an .npz file an array, with "
+    "one entry per row or the length of every sequence.  [default: one sequence]",
+)
+@click.option("--weights", metavar="COLUMN", help="The column that says how often a row counts.")
+@click.option("--array", metavar="NAME", help="Which array of an .npz file holds the rows.")
+@click.option(
+    "--header/--no-header",
+    default=None,
+    help="Whether the first line of a CSV file names its columns.  [default: told from it]",
+)
+@click.option(
+    "--kinds",
+    metavar="KIND,KIND,...",
+    help="For multi-view: gaussian or categorical, for every view.",
+)
+@click.option(
+    "--variance",
+    type=click.Choice(["differing", "common"]),
+    help="For spherical: one variance per component, or one for all.  [default: differing]",
+)
+@click.option(
+    "--covariance",
+    type=click.Choice(["spherical", "diag", "full", "tied"]),
+    help="For gaussian-hmm.  [default: diag]",
+)
+@click.option(
+    "--noise",
+    type=click.Choice(["gaussian", "none"]),
+    help="For ica: whether sensors have noise.  [default: gaussian]",
+)
+@click.option(
+    "--method",
+    type=click.Choice(["moments", "views"]),
+    help="For mixtures: all columns together, or three random views.  [default: moments]",
+)
+@click.option(
+    "--refine",
+    callback=_read_count,
+    metavar="N|auto",
+    help="Passes of the likelihood polish; 0 is the answer of the moments.  [default: auto]",
+)
+@click.option(
+    "--seed",
+    metavar="N",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="Same seed, same answer.",
+)
+@click.option(
+    "--jobs",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Threads; the answer is the same for any number.  [default: all processors]",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Folder for parameters (.json, .npz), an answer for every row and the figure.",
+)
+@click.option("--no-figure", is_flag=True, help="Draw nothing.")
+@click.pass_context
+def fit(
+    context: click.Context, /, model: str, file: Path, out: Path | None, **options: Any
+) -> None:
+    """Fit MODEL to the rows of FILE and say how far to trust the result.
+
+    FILE is .csv or .tsv (plain or gzip, with or without a line of names), .npy, .npz or, with
+    pyarrow, .parquet. Without --out nothing is written. Rows, columns and components count from
+    0, as in Python.
+    """
+    with errors_in_one_line():
+        entry = find_model(model)
+        reading = Reading(
+            file, header=options["header"], **{name: options[name] for name in _READING}
+        )
+        run = Run(entry, reading, _arguments(entry, options), _typed(context), Console())
+        if out is None:
+            fit_and_print(run)
+            return
+        if out.exists() and not out.is_dir():
+            raise Refusal(f"--out={out} is a file: give a folder")
+        with output_folder(out, COMMAND, FILES) as output:
+            fit_and_print(run)
+            save(run, output, not options["no_figure"])
+        written = sorted(name for name in FILES if (out / name).exists())
+        say(run.console, f"Saved in {out}: {', '.join(written)}")
+
+
+def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of the class, as options give them."""
+    names = (*_READING, "variance", "covariance", "noise", "method", "refine", "jobs")
+    given = {f"--{name}": options[name] for name in names if options[name] is not None}
+    settings = settings_of(entry, given)
+    if settings.get("noise") == "none":
+        settings["noise"] = None
+    if "kinds" in settings:
+        settings["kinds"] = [kind.strip() for kind in settings["kinds"].split(",")]
+    count = entry.components if options["components"] is None else options["components"]
+    chosen = {} if count is None else {"n_components": count}
+    return {**chosen, **settings, "random_state": options["seed"]}
+
+
+def _typed(context: click.Context) -> str:
+    """What was typed, as far as it was, in a form that can be pasted."""
+    words = ["latensor", "fit", context.params["model"], str(context.params["file"])]
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        value = context.params.get(name)
+        if not isinstance(parameter, click.Option) or value is None:
+            continue
+        if context.get_parameter_source(name) is ParameterSource.DEFAULT:
+            continue
+        if isinstance(value, bool):
+            words.append(parameter.opts[0] if value else (parameter.secondary_opts or [""])[0])
+        else:
+            words += [parameter.opts[0], str(value)]
+    return shlex.join(words)

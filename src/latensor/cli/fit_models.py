@@ -1,0 +1,261 @@
+"""The models of `latensor fit`: one line each, and nothing about a model elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from latensor.cli.fit_input import Data, Reader, read_line, read_points, read_rows, read_symbols
+from latensor.cli.fit_tables import nearest
+from latensor.cli.fit_views import read_pair, read_views
+from latensor.cli.fit_words import (
+    Rows,
+    canonical_rows,
+    chain_rows,
+    mixture_rows,
+    principal_rows,
+    source_rows,
+)
+from latensor.cli.refusal import Refusal
+
+_ROWS = ("--columns", "--array", "--weights")
+_CHAIN = ("--columns", "--array", "--lengths")
+_VIEWS = ("--views", "--weights")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What models of a kind share.
+
+    Attributes
+    ----------
+    noun : what they find, many and one
+    result : the file with an answer for every row
+    picture : the file with the figure
+    draw : the figure, by `lt.plots`, of a model and its data
+    rows : the table that is printed
+    """
+
+    noun: tuple[str, str]
+    result: str
+    picture: str
+    draw: Callable[[Any, Any, Data], Any]
+    rows: Callable[[Any, Data, int], Rows]
+
+
+def _names(data: Data) -> tuple[str, ...] | None:
+    """What columns are called, where it is more than a number."""
+    return None if all(name.isdecimal() for name in data.names) else data.names
+
+
+def _clusters(plots: Any, model: Any, data: Data) -> Any:
+    X, names = data.arguments[0], data.names
+    if len(names) == 1:
+        name = names[0] if _names(data) else None
+        return plots.density(model, X, sample_weight=data.sample_weight, name=name)
+    return plots.clusters(model, X, names=_names(data))
+
+
+def _states(plots: Any, model: Any, data: Data) -> Any:
+    return plots.states(model, *data.arguments, names=_names(data))
+
+
+def _signals(plots: Any, model: Any, data: Data) -> Any:
+    return plots.signals(model, *data.arguments, names=_names(data))
+
+
+def _scores(plots: Any, model: Any, data: Data) -> Any:
+    return plots.scores(model, *data.arguments)
+
+
+_MIXTURE = Kind(("components", "component"), "labels.csv", "clusters.png", _clusters, mixture_rows)
+_LINE = Kind(("components", "component"), "labels.csv", "density.png", _clusters, mixture_rows)
+_STATES = Kind(("states", "state"), "states.csv", "states.png", _states, chain_rows)
+_SOURCES = Kind(("sources", "source"), "sources.npy", "signals.png", _signals, source_rows)
+_PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png", _scores, principal_rows)
+_CANONICAL = Kind(
+    ("pairs of directions", "pair of directions"),
+    "scores.npz",
+    "scores.png",
+    _scores,
+    canonical_rows,
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A model of the command line.
+
+    Attributes
+    ----------
+    name : str, as typed
+    model : str, the class in `latensor`
+    purpose, holds : str, what it is for and what the file must hold
+    kind : Kind
+    read : how the file is read
+    options : the options that it takes beyond those of all models, and the parameter that each
+        sets (None for those that say what to read)
+    parameters : the fitted parameters that are saved, without their underscore
+    components : what --components is unless given; None for the model's own
+    """
+
+    name: str
+    model: str
+    purpose: str
+    holds: str
+    kind: Kind
+    read: Reader
+    options: dict[str, str | None]
+    parameters: tuple[str, ...]
+    components: int | str | None = "auto"
+
+
+def _options(reading: tuple[str, ...], **settings: str) -> dict[str, str | None]:
+    """Options that say what to read, and those that set a parameter."""
+    found: dict[str, str | None] = dict.fromkeys(reading)
+    return {**found, **{f"--{name}": parameter for name, parameter in settings.items()}}
+
+
+_GAUSSIANS = ("weights", "means", "covariances")
+MODELS = (
+    Entry(
+        "spherical",
+        "SphericalGaussianMixture",
+        "round clusters",
+        "columns of numbers",
+        _MIXTURE,
+        read_rows,
+        _options(_ROWS, refine="refine", jobs="n_jobs", variance="variance", method="method"),
+        _GAUSSIANS,
+    ),
+    Entry(
+        "diagonal",
+        "DiagonalGaussianMixture",
+        "clusters with a width of their own in every column",
+        "columns of numbers",
+        _MIXTURE,
+        read_rows,
+        _options(_ROWS, refine="refine", jobs="n_jobs", method="method"),
+        _GAUSSIANS,
+    ),
+    Entry(
+        "product",
+        "ProductMixture",
+        "classes whose columns are independent, of any distribution",
+        "columns of numbers, 2 or 3 times as many as classes",
+        _MIXTURE,
+        read_rows,
+        _options(_ROWS, jobs="n_jobs", method="method"),
+        _GAUSSIANS,
+    ),
+    Entry(
+        "multi-view",
+        "MultiViewMixture",
+        "classes seen from three or more sides",
+        "arrays of an .npz file, or columns in groups (--views)",
+        _MIXTURE,
+        read_views,
+        _options(_VIEWS, kinds="kinds", refine="refine", jobs="n_jobs"),
+        ("weights", "means", "variances"),
+    ),
+    Entry(
+        "categorical-hmm",
+        "CategoricalHMM",
+        "hidden states behind sequences of symbols",
+        "one column of symbols: text, or numbers from 0",
+        _STATES,
+        read_symbols,
+        _options(_CHAIN, refine="refine", jobs="n_jobs"),
+        ("startprob", "transmat", "emissionprob"),
+    ),
+    Entry(
+        "gaussian-hmm",
+        "GaussianHMM",
+        "hidden states behind sequences of measurements",
+        "columns of numbers, rows in order of time",
+        _STATES,
+        read_points,
+        _options(_CHAIN, refine="refine", jobs="n_jobs", covariance="covariance_type"),
+        ("startprob", "transmat", "means", "covariances"),
+    ),
+    Entry(
+        "ica",
+        "ICA",
+        "independent sources behind their mixtures",
+        "a column of numbers per sensor",
+        _SOURCES,
+        read_rows,
+        _options(_ROWS, refine="refine", jobs="n_jobs", noise="noise"),
+        ("components", "mixing", "mean", "noise_variance", "kurtosis"),
+    ),
+    Entry(
+        "pearson",
+        "PearsonMixture",
+        "two Gaussians on a line, from six moments",
+        "one column of numbers",
+        _LINE,
+        read_line,
+        _options(_ROWS, refine="refine", jobs="n_jobs"),
+        _GAUSSIANS,
+        None,
+    ),
+    Entry(
+        "pca",
+        "PCA",
+        "the directions in which rows vary most",
+        "columns of numbers",
+        _PRINCIPAL,
+        read_rows,
+        _options(_ROWS),
+        ("components", "mean", "explained_variance", "explained_variance_ratio"),
+    ),
+    Entry(
+        "cca",
+        "CCA",
+        "what two views share",
+        "two arrays of an .npz file, or columns in two groups (--views)",
+        _CANONICAL,
+        read_pair,
+        _options(_VIEWS),
+        ("correlations", "x_weights", "y_weights", "x_mean", "y_mean"),
+        None,
+    ),
+)
+# What people type who come from elsewhere.
+_MEANT = {
+    "gmm": "spherical or diagonal",
+    "gaussianmixture": "spherical or diagonal",
+    "kmeans": "spherical",
+    "mixture": "spherical, diagonal or product",
+    "hmm": "categorical-hmm or gaussian-hmm",
+    "fastica": "ica",
+    "multiview": "multi-view",
+    "lda": "the command latensor topics",
+    "topics": "the command latensor topics",
+}
+
+
+def find_model(name: str) -> Entry:
+    """The model of a name or of a class, refused with the nearest one."""
+    wanted = name.lower().replace("_", "-")
+    for entry in MODELS:
+        if wanted in (entry.name, entry.model.lower()):
+            return entry
+    known = [entry.name for entry in MODELS]
+    plain = wanted.replace("-", "")
+    meant = f"; did you mean {_MEANT[plain]}?" if plain in _MEANT else nearest(wanted, known)
+    raise Refusal(f"there is no model {name!r}{meant or '; latensor fit --list names them'}")
+
+
+def settings_of(entry: Entry, given: dict[str, Any]) -> dict[str, Any]:
+    """The parameters that options set; options of other models are refused."""
+    for option in given:
+        if option not in entry.options:
+            others = [other.name for other in MODELS if option in other.options]
+            raise Refusal(f"{option} is not for {entry.name}, but for {', '.join(others)}")
+    return {
+        parameter: given[option]
+        for option, parameter in entry.options.items()
+        if parameter is not None and option in given
+    }

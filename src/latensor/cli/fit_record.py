@@ -1,0 +1,125 @@
+"""What `latensor fit` leaves in a folder: parameters, answers for all rows, how to repeat it."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import platform
+import re
+from collections.abc import Iterable, Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latensor.cli.fit_input import Data
+from latensor.cli.fit_models import Entry
+from latensor.cli.fit_words import certificate_words
+from latensor.diagnostics.statements import plain
+
+PARAMETERS = "parameters.json"
+ARRAYS = "parameters.npz"
+
+
+def certificate_content(model: Any) -> dict[str, Any]:
+    """The certificate in types that JSON knows."""
+    found = model.certificate_
+    content = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
+    text = certificate_words(model)
+    content["verdict"] = text.rsplit("Verdict: ", 1)[1].split(".")[0]
+    if hasattr(found, "statements"):
+        content["statements"] = [statement._asdict() for statement in found.statements]
+    content["text"] = text
+    return content
+
+
+def parameters_of(model: Any, names: Sequence[str]) -> dict[str, Any]:
+    """The fitted parameters by name, views as `means_0`, `means_1`, ..."""
+    found: dict[str, Any] = {}
+    for name in names:
+        value = getattr(model, f"{name}_")
+        if isinstance(value, list):
+            found |= {f"{name}_{t}": np.asarray(each) for t, each in enumerate(value)}
+        else:
+            found[name] = np.asarray(value)
+    return found
+
+
+def versions() -> dict[str, str]:
+    """What a run depends on."""
+    found = {"python": platform.python_version()}
+    for name in ("latensor", "numpy", "scipy", "scikit-learn", "numba"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def as_json(content: Any) -> str:
+    """Strict JSON in which a row of numbers is a line."""
+    text = json.dumps(_strict(content), indent=2, allow_nan=False, ensure_ascii=False, default=str)
+    return re.sub(r"\[\n\s*([^\[\]{}\"]*?)\n\s*\]", _one_line, text) + "\n"
+
+
+def _one_line(found: re.Match[str]) -> str:
+    return "[" + " ".join(found[1].split()) + "]"
+
+
+def _strict(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _strict(entry) for key, entry in value.items()}
+    if isinstance(value, np.ndarray | np.generic):
+        return _strict(value.tolist())
+    if isinstance(value, list | tuple):
+        return [_strict(entry) for entry in value]
+    return plain(value)
+
+
+def write_answers(path: Path, model: Any, data: Data) -> None:
+    """Write what the model says of every row: labels, states, sources or scores."""
+    X = data.arguments[0]
+    if path.name == "labels.csv":
+        columns = {"row": np.arange(data.n_rows), "component": model.predict(X)}
+        if hasattr(model, "predict_proba"):
+            columns["probability"] = np.asarray(model.predict_proba(X)).max(axis=1)
+        _write_columns(path, columns)
+    elif path.name == "states.csv":
+        states = np.asarray(model.predict(*data.arguments))
+        columns = {"row": np.arange(data.n_rows)}
+        if data.lengths is not None:
+            names = data.sequences or [str(s) for s in range(len(data.lengths))]
+            columns["sequence"] = np.repeat(np.asarray(names), data.lengths)
+        chances = np.asarray(model.predict_proba(*data.arguments))
+        columns |= {"state": states, "probability": chances[np.arange(len(states)), states]}
+        _write_columns(path, columns)
+    elif path.suffix == ".npy":
+        np.save(path, np.asarray(model.transform(X)))
+    else:
+        left, right = model.transform(*data.arguments)
+        np.savez(path, x=left, y=right)
+
+
+def _write_columns(path: Path, columns: dict[str, Any]) -> None:
+    shown = [
+        [f"{value:.6g}" for value in values.tolist()]
+        if values.dtype.kind == "f"
+        else [_field(str(value)) for value in values.tolist()]
+        for values in map(np.asarray, columns.values())
+    ]
+    lines: Iterable[str] = map(",".join, zip(*shown, strict=True))
+    path.write_text("\n".join([",".join(columns), *lines]) + "\n", encoding="utf-8")
+
+
+def _field(text: str) -> str:
+    """A field of CSV, in quotes where it needs them."""
+    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\n\r]', text) else text
+
+
+def snippet(entry: Entry, data: Data, arguments: dict[str, Any]) -> str:
+    """The same in Python."""
+    listed = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
+    lines = [*data.code, f"model = lt.{entry.model}({listed})", f"model.fit({data.call})"]
+    extra = ["import pandas"] if any("pandas." in line for line in lines) else []
+    return "\n".join([lines[0], *extra, "import latensor as lt", "", *lines[1:]])

@@ -1,0 +1,191 @@
+"""One run of `latensor fit`: read, fit, say what was found, and save it."""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import latensor as lt
+from latensor.cli.findings import say
+from latensor.cli.fit_input import Data, Reading
+from latensor.cli.fit_models import MODELS, Entry
+from latensor.cli.fit_record import (
+    ARRAYS,
+    PARAMETERS,
+    as_json,
+    certificate_content,
+    parameters_of,
+    snippet,
+    versions,
+    write_answers,
+)
+from latensor.cli.fit_words import certificate_words, print_rows
+from latensor.cli.progress import Meter, progress_meter
+from latensor.cli.refusal import Refusal
+from latensor.cli.saving import SUMMARY, Output
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+
+COMMAND = "latensor fit"
+# All that the command may write, whatever the model: a run removes what an earlier one left.
+FILES = frozenset(
+    {PARAMETERS, ARRAYS, SUMMARY}.union(*({e.kind.result, e.kind.picture} for e in MODELS))
+)
+# What the library calls an argument, and the option that sets it.
+_ARGUMENTS = re.compile(r"\b(n_components|refine|covariance_type|(?:variance|method|noise)(?==))")
+_OPTIONS = {"n_components": "--components", "covariance_type": "--covariance"}
+
+
+@dataclass
+class Run:
+    """One run of the command.
+
+    Attributes
+    ----------
+    arguments : dict, of the class
+    command : str, what was typed
+    """
+
+    entry: Entry
+    reading: Reading
+    arguments: dict[str, Any]
+    command: str
+    console: Console
+    data: Data | None = None
+    model: Any = None
+    seconds: float = 0.0
+    notes: list[str] = field(default_factory=list)
+
+
+def fit_and_print(run: Run) -> None:
+    """Read the file, fit the model and print what was found."""
+    with progress_meter(run.console) as meter:
+        meter.step(f"reading {run.reading.file}")
+        data = run.data = run.entry.read(run.reading)
+        say(run.console, f"{run.reading.file}: {data.shape}")
+        meter.step(f"fitting {run.entry.model} to {data.n_rows:,} rows")
+        start = time.perf_counter()
+        with _warnings_as(run.notes), in_options():
+            run.model = getattr(lt, run.entry.model)(**run.arguments)
+            run.model.fit(*data.arguments, **data.keywords)
+        run.seconds = time.perf_counter() - start
+        likelihood = _likelihood(run, meter)
+    kind, console, model = run.entry.kind, run.console, run.model
+    count = _count(model)
+    automatic = run.arguments.get("n_components") == "auto"
+    chosen = ", as many as the data speak for" if automatic else ""
+    say(console, f"{run.entry.model}: {count} {kind.noun[count == 1]}{chosen}")
+    print_rows(console, kind.rows(model, data, console.width))
+    if likelihood:
+        say(console, likelihood)
+    say(console, f"{_passes(model)}{run.seconds:.2f} s")
+    unasked = run.arguments.get("refine", "auto") == "auto"
+    if unasked and getattr(model, "converged_", None) is False:
+        run.notes.append("the likelihood was still rising when the polish ended; give --refine N")
+    for note in run.notes:
+        say(console, f"Note: {note}")
+    say(console, f"\n{certificate_words(model)}")
+
+
+def _count(model: Any) -> int:
+    return int(getattr(model, "n_components_", 0)) or len(model.correlations_)
+
+
+def _passes(model: Any) -> str:
+    passes = int(getattr(model, "n_iter_", 0) or 0)
+    if not passes:
+        return ""
+    return f"{passes} {'pass' if passes == 1 else 'passes'} of the polish, "
+
+
+def _likelihood(run: Run, meter: Meter) -> str:
+    """What the model predicts of the rows it was fitted to, where it has a likelihood."""
+    model, data = run.model, run.data
+    assert data is not None
+    if data.sample_weight is not None or not hasattr(model, "predict_proba"):
+        return ""
+    meter.step("measuring the likelihood")
+    value = float(model.score(*data.arguments))
+    if run.entry.kind.result == "states.csv":
+        value /= data.n_rows
+    text = f"Log-likelihood per row {value:.5g}"
+    if hasattr(model, "bic"):
+        text += f", BIC {model.bic(*data.arguments):,.6g}"
+    return text
+
+
+def save(run: Run, output: Output, figure: bool) -> None:
+    """Write the parameters, an answer for every row, the figure and the summary."""
+    assert run.data is not None
+    entry, data, model = run.entry, run.data, run.model
+    found = parameters_of(model, entry.parameters)
+    output.arrays(ARRAYS, found)
+    certificate = certificate_content(model)
+    content = {
+        "model": entry.model,
+        "n_components": _count(model),
+        "features": list(data.names),
+        "parameters": found,
+        "certificate": certificate,
+        "reproduce": {
+            "command": run.command,
+            "python": snippet(entry, data, run.arguments).splitlines(),
+        },
+        "versions": versions(),
+    }
+    (output.folder / PARAMETERS).write_text(as_json(content), encoding="utf-8")
+    with progress_meter(run.console) as meter:
+        meter.step("asking for every row")
+        write_answers(output.folder / entry.kind.result, model, data)
+        if figure:
+            meter.step("drawing")
+            _draw(run, output)
+    summary = {
+        "version": lt.__version__,
+        "model": entry.model,
+        "source": {"path": str(run.reading.file), "content": data.shape, "rows": data.n_rows},
+        "arguments": run.arguments,
+        "verdict": certificate["verdict"],
+        "seconds": run.seconds,
+        "notes": run.notes,
+    }
+    output.summary(COMMAND, summary)
+
+
+def _draw(run: Run, output: Output) -> None:
+    try:
+        from latensor import plots
+    except ImportError:
+        run.notes.append("figures need matplotlib: pip install 'latensor[plots]'")
+        say(run.console, f"Note: {run.notes[-1]}")
+        return
+    kind = run.entry.kind
+    assert run.data is not None
+    plots.save(kind.draw(plots, run.model, run.data), output.folder / kind.picture)
+
+
+@contextmanager
+def _warnings_as(notes: list[str]) -> Iterator[None]:
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", lt.ConvergenceWarning)
+        yield
+    notes += [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
+
+
+@contextmanager
+def in_options() -> Iterator[None]:
+    """Let messages of the library name the options of the command in place of arguments."""
+    try:
+        yield
+    except (InvalidInputError, NotIdentifiableError) as error:
+        text = _ARGUMENTS.sub(lambda word: _OPTIONS.get(word[1], f"--{word[1]}"), str(error))
+        raise Refusal(text) from error
+    except np.linalg.LinAlgError as error:
+        raise Refusal(f"the numbers are too large, too small or too alike: {error}") from error
