@@ -3,6 +3,8 @@
     python -m benchmarks.cp                       every problem, three seeds
     python -m benchmarks.cp --group real --quick  one seed of one group
     python -m benchmarks.cp "100^3 k5" --store cp.json
+    python -m benchmarks.cp --store cp.json --peers-only
+    python -m benchmarks.cp --store cp.json --reuse-peers
     python -m benchmarks.cp --store cp.json --render --write
 
 Figures are process CPU seconds with one BLAS thread for everybody; with `--wall` they are seconds
@@ -10,8 +12,9 @@ by the clock, for a quiet machine and more threads (set OMP_NUM_THREADS=2 before
 once per seed; its final error, computed explicitly, becomes the `target` of our run, and the ratio
 of the two times is the figure. Our complete run, without a target, stands beside it with its
 error. A long list can be run in pieces: `--store` gathers them in one file, and `--reuse-peers`
-spares the hours that the peers take when only our own code has changed. Measured data are read
-from the folder that LATENSOR_DATA names, and skipped without it.
+spares the hours that the peers take when only our own code has changed; `--peers-only` spends
+these hours beforehand. Measured data are read from the folder that LATENSOR_DATA names, and
+skipped without it.
 """
 
 from __future__ import annotations
@@ -141,6 +144,20 @@ def measure(
     return row
 
 
+def measure_peers(
+    problem: Problem, seed: int, peers: list[str], known: dict[str, float]
+) -> dict[str, float] | None:
+    """Time and error of every peer that is not yet `known`, for a later `measure`."""
+    peers = [peer for peer in peers if f"{peer}.error" not in known]
+    tensor = problem.make(seed)
+    if tensor is None:
+        return None
+    row: dict[str, float] = {}
+    for peer in peers:
+        row[f"{peer}.seconds"], row[f"{peer}.error"] = run_peer(peer, tensor, problem.rank, seed)
+    return row
+
+
 def warm_up() -> None:
     """Let imports and first-call costs fall outside the measurements."""
     tensor = np.random.default_rng(0).standard_normal((8, 7, 6))
@@ -215,6 +232,9 @@ def main(say: Callable[[str], None] = print) -> None:
         "--reuse-peers", action="store_true", help="run peers only where nothing is stored"
     )
     parser.add_argument("--only-known", action="store_true", help="run no peer at all")
+    parser.add_argument(
+        "--peers-only", action="store_true", help="run peers where nothing is stored, not ours"
+    )
     parser.add_argument("--wall", action="store_true", help="seconds by the clock, not of CPU time")
     parser.add_argument("--render", action="store_true", help="only print what is stored")
     parser.add_argument("--write", action="store_true", help="put the table into the docs")
@@ -235,11 +255,14 @@ def main(say: Callable[[str], None] = print) -> None:
                 continue
             for seed in options.seeds[:1] if options.quick else options.seeds:
                 stored = rows.get(problem.name, {}).get(str(seed), {})
-                known = stored if options.reuse_peers else {}
+                known = stored if options.reuse_peers or options.peers_only else {}
                 peers = [
                     p for p in options.peers if not options.only_known or f"{p}.error" in known
                 ]
-                row = measure(problem, seed, peers, known)
+                if options.only_known and not peers:
+                    continue
+                run = measure_peers if options.peers_only else measure
+                row = run(problem, seed, peers, known)
                 if row is None:
                     say(f"{problem.name}: skipped, set LATENSOR_DATA to the folder of its file")
                     break

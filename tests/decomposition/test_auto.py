@@ -10,8 +10,8 @@ from latensor.decomposition.compression import (
     leading_directions,
     unfolding,
 )
-from latensor.decomposition.core_fit import component_costs
 from latensor.decomposition.problem import DenseProblem, multiply_mode, squared_norm
+from latensor.decomposition.reduction import component_costs
 from latensor.decomposition.setup import as_problem, as_tensor
 from latensor.decomposition.starts import (
     Pencils,

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition import AlternatingLeastSquares, decompose
+from latensor.decomposition import AlternatingLeastSquares, auto, decompose
 from latensor.decomposition.masked import MaskedSweeps, observe
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
@@ -125,3 +125,19 @@ def test_nonfinite_observed_entries_are_refused_with_their_position():
         decompose(tensor, 2, mask=mask)
     mask[1, 2, 3] = False
     assert decompose(tensor, 2, mask=mask, random_state=0).residual < 1e-10
+
+
+@pytest.mark.parametrize("seed", [0, 3, 5])
+def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
+    # Of typical rank five: rank four comes ever nearer with components that grow and cancel.
+    tensor = np.random.default_rng(seed).standard_normal((5, 5, 2))
+    mask = np.ones(tensor.shape, dtype=bool)
+    mask[0, 0, 0] = False
+    norm = np.linalg.norm(tensor[mask])
+    result = decompose(tensor, 4, mask=mask, random_state=seed)
+    monkeypatch.setattr(auto, "_RUNAWAY", np.inf)
+    free = decompose(tensor, 4, mask=mask, random_state=seed)
+    assert np.abs(free.weights).max() > 10 * norm
+    assert np.abs(result.weights).max() < 0.7 * np.abs(free.weights).max()
+    assert np.abs(result.weights).max() < 12 * norm
+    assert result.residual <= free.residual * (1 + 1e-3)

@@ -16,11 +16,23 @@ import numpy as np
 
 from latensor.arrays import Array, like, to_host
 from latensor.decomposition.problem import Problem, multiply_mode, widened
+from latensor.decomposition.starts import overdetermined
 from latensor.tensors.contractible import Contractible
 
 # A mode is compressed only if that removes at least a quarter of it.
 _WORTHWHILE = 0.75
 _SUBSPACE_STEPS = 3
+# Directions that a mode must lose, absolutely and as a share, to show what noise looks like.
+_FEWEST_NOISE = 4
+_LEAST_NOISE = 0.05
+# How far the largest direction of noise may lie above what theory has for the mean of all, ...
+_FLAT = 1.1
+# ... and how far the smallest of the signal must lie above it.
+_GAP = 1.5
+# A mode up to this many times the width of a sketch is seen as cheaply without one.
+_SHORT = 2.5
+# Energy outside the signal, relative, that counts as rounding rather than noise.
+_ROUNDING = 1e-14
 # Entries of the largest core that is worth a dense array on the host.
 LARGEST_CORE = 1 << 24
 # Dimension up to which the exact Gram of a sparse unfolding is worth its square.
@@ -36,11 +48,14 @@ class Compression:
     core : array (r_1, ..., r_N), double precision, on the host
     bases : per mode the transposed basis (r_n, d_n), or None where the mode is not compressed
     base : float, squared norm of what the core leaves out, |T|^2 - |G|^2
+    clear : bool, whether the core has `rank` directions in every compressed mode, and what it
+        leaves out is known to be noise
     """
 
     core: Array
     bases: tuple[Array | None, ...]
     base: float
+    clear: bool = False
 
     def expand(self, factors: Sequence[Array]) -> tuple[Array, ...]:
         """Transposed factors of the core as transposed factors of the tensor."""
@@ -68,6 +83,8 @@ def compress_dense(
     The first basis comes from a sketch: the longest mode is contracted with a Gaussian matrix,
     which leaves (rank + p) times the other dimensions columns to see the mode through, so that no
     power iteration is needed. The other bases come from the exact Grams of the shrunken tensor.
+    Where the exact Gram of the first mode costs no more than a sketch it takes its place, and its
+    spectrum may show that the signal alone is worth keeping.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = tensor.ndim
@@ -83,13 +100,24 @@ def compress_dense(
             key=lambda n: (n in (0, order - 1), tensor.shape[n], -n),
         )
         width = rank + oversampling(rank)
-        sketch = rng.standard_normal((width, tensor.shape[longest]))
-        seen = unfolding(multiply_mode(tensor, sketch, longest), first)
-        bases[first] = leading_directions(seen, shape[first], rng)
+        short = all(tensor.shape[n] <= _SHORT * width for n in shrinking)
+        if short and first in (0, order - 1):
+            spectrum = _spectrum(tensor, first)
+            narrow = [rank if n in shrinking else d for n, d in enumerate(shape)]
+            if overdetermined(narrow, rank) and spectrum[0][0] > _ROUNDING * squared_norm:
+                modes = [first, *(n for n in _by_access(shrinking, order) if n != first)]
+                signal = _signal(tensor, rank, modes, squared_norm, spectrum)
+                if signal is not None:
+                    return signal
+            bases[first] = _last_vectors(spectrum[1], shape[first])
+        else:
+            sketch = rng.standard_normal((width, tensor.shape[longest]))
+            seen = unfolding(multiply_mode(tensor, sketch, longest), first)
+            bases[first] = leading_directions(seen, shape[first], rng)
+            if seen.shape[1] < width * shape[first]:
+                correct = first
         current = multiply_mode(tensor, bases[first].conj(), first)
         shrinking.remove(first)
-        if seen.shape[1] < width * shape[first]:
-            correct = first
     # The mode that shrinks most goes first: it makes everything after it cheaper. Of equals the
     # last mode, whose unfolding needs no copy.
     for mode in sorted(shrinking, key=lambda n: (shape[n] / tensor.shape[n], -n)):
@@ -108,6 +136,65 @@ def compress_dense(
         core = widened(multiply_mode(current, bases[correct].conj(), correct))
         base = max(squared_norm - float(np.vdot(core, core).real), 0.0)
     return Compression(np.ascontiguousarray(core), tuple(bases.get(n) for n in range(order)), base)
+
+
+def compress_to_signal(tensor: Array, rank: int, squared_norm: float) -> Compression | None:
+    """Compress an array to exactly `rank` directions per mode where all others are noise.
+
+    For ranks so close to the dimensions that spare directions would leave nothing to gain. The
+    spectrum of every mode must show `rank` directions, a gap, and a tail as flat as noise has
+    it; None where one does not.
+    """
+    cut = [
+        n for n, d in enumerate(tensor.shape) if d - rank >= max(_FEWEST_NOISE, _LEAST_NOISE * d)
+    ]
+    return _signal(tensor, rank, _by_access(cut, tensor.ndim), squared_norm) if cut else None
+
+
+def _by_access(modes: Sequence[int], order: int) -> list[int]:
+    """Modes in the order in which to shrink them: inner ones, whose unfoldings are copies, last."""
+    return sorted(modes, key=lambda n: (0 < n < order - 1, n))
+
+
+def _signal(
+    tensor: Array,
+    rank: int,
+    modes: Sequence[int],
+    squared_norm: float,
+    first: tuple[Array, Array] | None = None,
+) -> Compression | None:
+    """A compression to `rank` directions of these modes, if they are signal and all others noise.
+
+    `first` holds the spectrum of the first mode where that is known.
+    """
+    bases: dict[int, Array] = {}
+    current = tensor
+    for mode in modes:
+        values, vectors = first if first and not bases else _spectrum(current, mode)
+        spare = tensor.shape[mode] - rank
+        columns = current.size // current.shape[mode]
+        noise, signal = values[:spare], values[spare:]
+        edge = max(float(noise.mean()), 0.0) * (1.0 + np.sqrt(spare / columns)) ** 2
+        exact = noise.sum() <= _ROUNDING * signal.sum()
+        if not exact and (noise[-1] > _FLAT * edge or signal[0] < _GAP * noise[-1]):
+            return None
+        bases[mode] = _last_vectors(vectors, rank)
+        current = multiply_mode(current, bases[mode].conj(), mode)
+    core = np.ascontiguousarray(widened(current))
+    base = max(squared_norm - float(np.vdot(core, core).real), 0.0)
+    return Compression(core, tuple(bases.get(n) for n in range(tensor.ndim)), base, clear=True)
+
+
+def _spectrum(tensor: Array, mode: int) -> tuple[Array, Array]:
+    """Rising eigenvalues and the eigenvectors of the Gram of an unfolding."""
+    matrix = unfolding(tensor, mode)
+    values, vectors = np.linalg.eigh(widened(matrix @ matrix.conj().T))
+    return values, vectors
+
+
+def _last_vectors(vectors: Array, count: int) -> Array:
+    """The eigenvectors of the largest values as rows, by falling value."""
+    return np.ascontiguousarray(vectors[:, ::-1][:, :count].T)
 
 
 def compress_contractible(

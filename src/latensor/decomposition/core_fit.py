@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -19,10 +20,10 @@ from latensor.decomposition.alternating import Point, Sweeps, balanced
 from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.newton import NewtonSteps
 from latensor.decomposition.problem import DenseProblem, squared_norm
+from latensor.decomposition.reduction import cheapest_reduction, component_costs
 from latensor.decomposition.result import Status
-from latensor.decomposition.solves import hadamard_of_others, pseudo_inverse
 from latensor.decomposition.start_search import NoiseFloor, StartSearch
-from latensor.decomposition.starts import leading_part, leading_rank_one
+from latensor.decomposition.starts import leading_part, leading_rank_one, random_start
 from latensor.tensors.cp import CPTensor
 
 _MARGIN = 3
@@ -45,9 +46,20 @@ _SWAP_RATIO = 0.1
 _SWAP_SWEEPS = 30
 _GROWN_SWEEPS = 8
 _WORTH_A_SWAP = 1e-3
+# Rounds of growing and reducing, and what stands out of the noise, in its largest components.
+_ROUNDS = 4
+_ABOVE_NOISE = 3.0
 # Shares of the components that are taken out together where swaps of one do not help.
 _REPLANTED_SHARES = (0.1, 0.3, 0.2, 0.4, 0.3, 0.5)
 _REGROWTH_SWEEPS = 5
+# Rounds of contests between optima on small cores, and the share of the loss below
+# which two in a row are the last.
+_CONTEST_ROUNDS = 5
+_SMALL_CONTEST = 1 << 20
+_WORTH_A_ROUND = 1e-5
+# So many ways that end at the same loss to this share have found what there is to find.
+_AGREEMENTS = 3
+_SAME_OPTIMUM = 1e-5
 
 
 @dataclass
@@ -81,15 +93,16 @@ class CoreFit:
         self.problem = DenseProblem(self.core)
         self.sweeps = Sweeps(self.problem)
         self.rough: Sweeps | None = None
-        if not self.compressed and self.core.dtype == np.float64 and self.core.size > _ROUGH_SIZE:
+        whole = not self.compressed and self.floor is None
+        if whole and self.core.dtype == np.float64 and self.core.size > _ROUGH_SIZE:
             rough = DenseProblem(self.core.astype(np.float32), self.problem.squared_norm)
             self.rough = Sweeps(rough)
         # Loss below which only rounding is left: exactly low-rank input goes down to here.
         self.smallest = 1e-28 * self.problem.squared_norm
 
     def run(self) -> Point:
-        """Start, fit, re-seed while that helps; try the spared starts where noise is no excuse."""
-        search, bases = self._search()
+        """Start, fit, and put components where they belong while that helps."""
+        search, bases = self._started
         if not self.compressed:
             # Sweeps over all there is are dear: one good start, and re-seeding where it fails.
             start: Point | None = search.only("leading")
@@ -103,35 +116,93 @@ class CoreFit:
             point = self.settled(point)
             if self.monitor.reached(point.loss):
                 return point
-            point = self.reseeded(point)
+            point = self.disentangled(point)
+            if self.monitor.reached(point.loss):
+                return point
         point = self.polish(point)
-        better = self.reseeded(point)
+        if self._explained(point):
+            return point
+        better = self.disentangled(point)
         point = point if better is point else self.polish(better)
-        if certified or self.monitor.ended is not None:
+        if certified or self.monitor.ended is not None or self._explained(point):
             return point
-        if not self.compressed:
-            return self._disentangled(point) if 1 < self.rank <= _LARGEST_NEWTON else point
+        if not self.compressed and self.floor is None:
+            return self._replanted_pairs(point) if 1 < self.rank <= _LARGEST_NEWTON else point
         level = self.floor.level(self.core.shape, self.rank) if self.floor else 0.0
-        if self.floor and self.floor.sharp:
-            point = self._replanted(point, level)
-        if point.loss <= level:
-            return point
-        return self._challenged(point, search, bases)
+        return self._replanted(point, level) if self.floor and self.floor.sharp else point
 
-    def _challenged(
-        self, point: Point, search: StartSearch, bases: Sequence[Array | None]
-    ) -> Point:
-        """The better of a finished fit and one from the starts that the search had spared."""
+    def improved(self, point: Point) -> Point:
+        """The best of a finished fit and of others, where noise is no excuse for what is left.
+
+        Data that are not a few components and noise have many optima of nearly the same loss.
+        The starts that the search had spared are tried, then fits with some components of the
+        best one grown anew, and with some more than the rank, reduced again.
+        """
+        level = self.floor.level(self.core.shape, self.rank) if self.floor else self.smallest
+        if not self.compressed or point.loss <= max(level, self.smallest):
+            return point
+        best = point
+        if self.monitor.ended is None:
+            best = min(best, self._from_spared_starts(best), key=lambda p: p.loss)
+        small = self.core.size * self.rank <= _SMALL_CONTEST
+        idle = agreements = 0
+        for _ in range(_CONTEST_ROUNDS if small else 1):
+            before = best
+            for contest, share in self._contests():
+                if self.monitor.ended is None and agreements < _AGREEMENTS:
+                    trial = contest(best, max(int(share * self.rank), 1))
+                    agreements += abs(trial.loss - best.loss) <= _SAME_OPTIMUM * best.loss
+                    best = min(best, trial, key=lambda p: p.loss)
+            idle = idle + 1 if best.loss > before.loss * (1 - _WORTH_A_ROUND) else 0
+            if idle == 2 or agreements >= _AGREEMENTS:
+                break
+        if best is not point:
+            self.monitor.record(best.loss, lambda: self.assemble(best))
+        return best
+
+    def _contests(self) -> tuple[tuple[Callable[[Point, int], Point], float], ...]:
+        """Ways to another optimum, with the share of the components that each concerns."""
+        if not 1 < self.rank <= _LARGEST_NEWTON or self.core.dtype.kind == "c":
+            return ()
+        return (
+            (self._replant, 0.4),
+            (self._from_random, 1.0),
+            (self._replant, 0.2),
+            (self._overgrown, 0.2),
+        )
+
+    def _from_random(self, point: Point, count: int) -> Point:
+        """A fit from random factors of `count` components, for those of a point."""
+        start = random_start(self.core.shape, count, self.rng, self.core.dtype)
+        return self._silent().polish(self.sweeps.start(start))
+
+    def _from_spared_starts(self, point: Point) -> Point:
+        search, bases = self._started
         other, _ = search.run(patient=True)
-        if other is None or point.loss <= self.smallest:
+        if other is None:
             return point
-        silent = replace(self, monitor=replace(self.monitor, callback=None, history=[]))
+        silent = self._silent()
         rival = silent.polish(silent._widened(other, bases))
-        if rival.loss >= point.loss:
-            return point
-        rival = silent.reseeded(rival)
-        self.monitor.record(rival.loss, lambda: self.assemble(rival))
-        return rival
+        return silent.reseeded(rival) if rival.loss < point.loss else point
+
+    def _silent(self) -> CoreFit:
+        """The same fit for trials that nobody is told of."""
+        return replace(self, monitor=replace(self.monitor, callback=None, history=[]))
+
+    def _overgrown(self, point: Point, count: int) -> Point:
+        """A fit that had `count` components too many and was reduced to the rank."""
+        trial = point
+        for _ in range(count):
+            residual = self.problem.residual(trial.factors)
+            trial = self._grown(trial, *leading_rank_one(residual, self.rng))
+            for _ in range(_GROWN_SWEEPS):
+                trial = self.sweeps.extrapolated(trial)
+        for _ in range(count):
+            reduction = cheapest_reduction(trial, self.rng, self.smallest)
+            trial = self.sweeps.start(reduction.apply(trial.factors))
+            for _ in range(_GROWN_SWEEPS):
+                trial = self.sweeps.extrapolated(trial)
+        return self._silent().polish(trial)
 
     def _replanted(self, point: Point, level: float) -> Point:
         """Take out weak components and grow others while noise does not explain the residual.
@@ -144,13 +215,13 @@ class CoreFit:
         for share in _REPLANTED_SHARES:
             if best.loss <= level or self.monitor.ended is not None:
                 break
-            trial = self._replant(best, max(int(share * self.rank), 2))
+            trial = self._replant(best, int(share * self.rank))
             best = min(best, trial, key=lambda p: p.loss)
         if best is not point:
             self.monitor.record(best.loss, lambda: self.assemble(best))
         return best
 
-    def _disentangled(self, point: Point) -> Point:
+    def _replanted_pairs(self, point: Point) -> Point:
         """Replant pairs of components while the residual has room for one and that helps.
 
         For fits that no floor can judge: the residual asks for a component, as in `reseeded`.
@@ -158,8 +229,11 @@ class CoreFit:
         for _ in range(_SWAPS):
             if self.monitor.ended is not None or point.loss <= self.smallest:
                 break
+            enough = _SWAP_RATIO * component_costs(point).min()
+            if point.loss <= enough:
+                break
             _, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
-            if gain <= _SWAP_RATIO * component_costs(point).min():
+            if gain <= enough:
                 break
             trial = self._replant(point, 2)
             if trial.loss >= point.loss * (1 - _WORTH_A_SWAP):
@@ -170,8 +244,7 @@ class CoreFit:
 
     def _replant(self, point: Point, count: int) -> Point:
         """A fit with the `count` components that are cheapest to miss grown anew."""
-        silent = replace(self, monitor=replace(self.monitor, callback=None, history=[]))
-        count = min(count, self.rank - 1)
+        count = min(max(count, 2), self.rank - 1)
         weakest = np.argsort(component_costs(point))[:count]
         trial = self.sweeps.start(balanced([np.delete(f, weakest, axis=0) for f in point.factors]))
         for _ in range(count):
@@ -179,11 +252,12 @@ class CoreFit:
                 trial = self.sweeps.extrapolated(trial)
             residual = self.problem.residual(trial.factors)
             trial = self._grown(trial, *leading_rank_one(residual, self.rng))
-        return silent.polish(trial)
+        return self._silent().polish(trial)
 
     # Starts
 
-    def _search(self) -> tuple[StartSearch, tuple[Array | None, ...]]:
+    @cached_property
+    def _started(self) -> tuple[StartSearch, tuple[Array | None, ...]]:
         """The search for a start on the leading part of the core, and how to expand that part."""
         keep = self.core.shape
         if self.compressed:
@@ -256,6 +330,55 @@ class CoreFit:
 
     # Components in the wrong place
 
+    def _explained(self, point: Point) -> bool:
+        """Whether a sharp floor knows that noise alone is left."""
+        floor = self.floor
+        if floor is None or not floor.sharp:
+            return False
+        return point.loss <= floor.level(self.core.shape, self.rank)
+
+    def disentangled(self, point: Point) -> Point:
+        """Components put where they belong: by the noise where it is known, else by trial."""
+        if self.floor is not None and self.floor.sharp and self.core.dtype.kind != "c":
+            return self._regrown(point, self.floor)
+        return self.reseeded(point)
+
+    def _regrown(self, point: Point, floor: NoiseFloor) -> Point:
+        """Grow components until noise explains the residual, then find those that are too many.
+
+        What the residual holds above the largest rank-one term of noise becomes a component of
+        its own; when nothing is left, or after a few, the cheapest reductions lead back to the
+        rank. Kept only where the loss has then fallen.
+        """
+        unit = floor.largest_component(self.core.shape)
+        level = floor.level(self.core.shape, self.rank)
+        for _ in range(_ROUNDS):
+            if self.monitor.ended is not None or point.loss <= level:
+                break
+            trial, added = point, False
+            for _ in range(_SWAPS):
+                rows, gain = leading_rank_one(self.problem.residual(trial.factors), self.rng)
+                if gain <= _ABOVE_NOISE * unit:
+                    break
+                trial, added = self._settled_quietly(self._grown(trial, rows, gain)), True
+            if not added:
+                break
+            protected: int | None = trial.factors[0].shape[0] - 1
+            while trial.factors[0].shape[0] > self.rank:
+                cheap = _ABOVE_NOISE * unit
+                reduction = cheapest_reduction(trial, self.rng, cheap, protected)
+                trial = self._settled_quietly(self.sweeps.start(reduction.apply(trial.factors)))
+                protected = None
+            if trial.loss >= point.loss:
+                break
+            point = trial
+            self.monitor.record(point.loss, lambda p=point: self.assemble(p))  # type: ignore[misc]
+        return point
+
+    def _settled_quietly(self, point: Point) -> Point:
+        rule = StoppingRule(_SETTLED_TOL, _SETTLING_SWEEPS, 2, self.smallest)
+        return iterate(self.sweeps.extrapolated, point, rule)[0]
+
     def reseeded(self, point: Point) -> Point:
         """Move components that sit in the wrong place to where the residual needs one.
 
@@ -267,8 +390,11 @@ class CoreFit:
         for _ in range(_SWAPS):
             if self.monitor.ended is not None or point.loss <= self.smallest:
                 break
+            enough = _SWAP_RATIO * component_costs(point).min()
+            if point.loss <= enough:  # and no part of the residual is larger than it
+                break
             rows, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
-            if gain <= _SWAP_RATIO * component_costs(point).min():
+            if gain <= enough:
                 break
             grown = self._grown(point, rows, gain)
             for _ in range(_GROWN_SWEEPS):
@@ -289,19 +415,3 @@ class CoreFit:
         scale = gain ** (0.5 / len(rows))
         pairs = zip(point.factors, rows, strict=True)
         return self.sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
-
-
-def component_costs(point: Point) -> Array:
-    """By how much the loss rises if a component is dropped and one mode may adapt: (rank,)."""
-    rank = point.factors[0].shape[0]
-    costs = np.full(rank, np.inf)
-    for mode, factor in enumerate(point.factors):
-        inverse = pseudo_inverse(hadamard_of_others(point.grams, mode)).diagonal().real
-        energy = squared_rows(factor)
-        costs = np.minimum(costs, energy / np.maximum(inverse, 1e-300))
-    return costs
-
-
-def squared_rows(factor: Array) -> Array:
-    """The squared norm of every row."""
-    return np.einsum("ij,ij->i", factor, factor.conj()).real

@@ -19,7 +19,7 @@ import numpy as np
 from latensor.arrays import Array, like, to_host
 from latensor.decomposition.compression import Compression, leading_directions, unfolding
 from latensor.decomposition.problem import DenseProblem, Problem, multiply_mode
-from latensor.decomposition.starts import parameters
+from latensor.decomposition.starts import overdetermined
 
 # Energies over the edge of the noise: up to here a direction is noise, ...
 _NOISE = 1.5
@@ -29,8 +29,6 @@ _CLEAR = 2.0
 _FOUND = 1.5
 # Share of the directions that may be unclear: more of them mean that the rank is too high.
 _FEW = 0.25
-# Entries per parameter that a core without spare directions must have for noise to be measured.
-_ENTRIES = 2
 # Shares of the spare directions that are kept, round by round in pass by pass. The long way is
 # for components so weak that larger steps lose them for good.
 _SHORT = ((0.5, 0.25), (0.25, 0.0), (0.0,))
@@ -42,12 +40,14 @@ class Directions(Enum):
 
     CLEAR: `rank` directions per mode stand out of the noise, and nothing else.
     HIDDEN: the same, but a few of them do not stand out.
-    MIXED: anything else, such as more structure than `rank` components or fewer components, or
-        a rank so low that `rank` directions per mode leave no residual to judge.
+    FEWER: many of them do not: the rank is higher than that of the signal.
+    MIXED: anything else, such as more structure than `rank` components, or a rank so low that
+        `rank` directions per mode leave no residual to judge.
     """
 
     CLEAR = "clear"
     HIDDEN = "hidden"
+    FEWER = "fewer"
     MIXED = "mixed"
 
 
@@ -64,7 +64,7 @@ def visible(
     """
     pairs = zip(compression.core.shape, compression.bases, strict=True)
     narrow = [r if u is None else rank for r, u in pairs]
-    if prod(narrow) < _ENTRIES * parameters(narrow, rank):
+    if not overdetermined(narrow, rank):
         return Directions.MIXED
     heights = _heights(compression, shape, variance)
     if not heights or any(height[rank] > _NOISE for height in heights):
@@ -72,8 +72,10 @@ def visible(
     unclear = max(int(np.sum(height[:rank] < _CLEAR)) for height in heights)
     if unclear == 0:
         return Directions.CLEAR
-    few = unclear <= max(_FEW * rank, 1) and len(heights) > 1
-    return Directions.HIDDEN if few else Directions.MIXED
+    if unclear <= max(_FEW * rank, 1) and len(heights) > 1:
+        return Directions.HIDDEN
+    noise = min(int(np.sum(height[:rank] < _NOISE)) for height in heights)
+    return Directions.FEWER if noise > _FEW * rank else Directions.MIXED
 
 
 def narrowed(compression: Compression, rank: int) -> Compression:

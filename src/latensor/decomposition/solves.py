@@ -53,6 +53,17 @@ def solve_gram(gamma: Array, right: Array, ridge: float = 0.0) -> Array:
     return pseudo_inverse(gamma) @ right
 
 
+def inverse_diagonal(gamma: Array) -> Array:
+    """The diagonal of the inverse of a Hermitian semidefinite matrix, or of its pseudo-inverse."""
+    if gamma.dtype.kind != "c":
+        triangle, info = lapack.dpotrf(gamma, lower=1)
+        if info == 0 and triangle.diagonal().min() ** 2 > 1e-12 * gamma.diagonal().max():
+            inverse, info = lapack.dpotri(triangle, lower=1)
+            if info == 0:
+                return np.asarray(inverse.diagonal())
+    return np.asarray(pseudo_inverse(gamma).diagonal().real)
+
+
 def pseudo_inverse(gamma: Array) -> Array:
     """The pseudo-inverse of a Hermitian semidefinite matrix, from its unit-diagonal scaling.
 

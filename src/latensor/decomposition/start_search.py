@@ -29,6 +29,8 @@ from latensor.decomposition.starts import (
 _PENCILS = 8
 _TRIAL_SWEEPS = {"pencil": 3, "leading": 3, "random": 6}
 _RUN_OFF_SWEEPS = 20
+# Entries up to which trials cost less than finding out what is wrong with a fit.
+_CHEAP_TRIALS = 1 << 12
 # Pencils that agree to this share of the loss after their trials end the series, ...
 _TRIALS_AGREE = 1e-2
 # ... and finalists that agree to this share after their run-offs spare the others.
@@ -61,6 +63,10 @@ class NoiseFloor:
         else:
             margin = 1.15 * noise_spread(self.shape, core_shape)
         return float(margin * self.variance * entries)
+
+    def largest_component(self, core_shape: Sequence[int]) -> float:
+        """The energy of the largest rank-one term that noise alone has in a core."""
+        return float(self.variance * sum(np.sqrt(r) for r in core_shape) ** 2)
 
     def certifies(self, point: Point, core_shape: Sequence[int], rank: int) -> bool:
         """Whether a core fit is down at the noise with every component well above it."""
@@ -117,13 +123,22 @@ class StartSearch:
             trials[kind].append(point)
             trials[kind].sort(key=lambda p: p.loss)
             pencils = trials["pencil"]
+            dear = self.part.size > _CHEAP_TRIALS
+            if dear and not patient and self._sharp and pencils and trials["leading"]:
+                # Noise will tell whether these two were enough.
+                break
             if (
                 not patient
                 and len(pencils) > 2
                 and self._agree(pencils[0], pencils[1], _TRIALS_AGREE)
             ):
                 break
-        return self._run_off(trials, patient), False
+        best = self._run_off(trials, patient)
+        return best, best is not None and self._certified(best)
+
+    @property
+    def _sharp(self) -> bool:
+        return self.floor is not None and self.floor.sharp
 
     def _run_off(self, trials: dict[str, list[Point]], patient: bool) -> Point | None:
         rule = StoppingRule(self.tol, _RUN_OFF_SWEEPS, 3, floor=self._target_loss())
@@ -131,7 +146,7 @@ class StartSearch:
         pencils = trials["pencil"][:2]
         for point in [*pencils, *trials["leading"], *trials["random"]]:
             reached.append(iterate(self.sweeps.extrapolated, point, rule)[0])
-            if self._reached(reached[-1]):
+            if self._reached(reached[-1]) or (self._sharp and self._certified(reached[-1])):
                 return reached[-1]
             best_other = min((p.loss for p in trials["leading"]), default=np.inf)
             if (

@@ -17,6 +17,8 @@ from latensor.arrays import Array
 from latensor.decomposition.problem import DenseProblem, contract_rows
 
 _POWER_STEPS = 3
+# Entries per parameter that a core must have for noise to be measured.
+_ENTRIES = 2
 
 
 def pencil_modes(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
@@ -193,6 +195,11 @@ def leading_part(
 def parameters(shape: Sequence[int], rank: int) -> int:
     """The number of free parameters of a CP tensor."""
     return rank * (sum(shape) - len(shape) + 1)
+
+
+def overdetermined(shape: Sequence[int], rank: int) -> bool:
+    """Whether a core has so many entries per parameter that its residual measures noise."""
+    return prod(shape) >= _ENTRIES * parameters(shape, rank)
 
 
 def noise_spread(shape: Sequence[int], core_shape: Sequence[int]) -> float:
