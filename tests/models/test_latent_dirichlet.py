@@ -48,12 +48,14 @@ def test_polish_reaches_em_from_the_truth(seed):
     moments = new(K, refine=0, random_state=0).fit(sample.counts)
     polished = new(K, random_state=0).fit(sample.counts)
     oracle = new(K, init=sample.topics, refine=20).fit(sample.counts)
-    before, after, best = (
+    informed = new(K, random_state=0, document_topic_prior=1 / K).fit(sample.counts)
+    before, after, best, with_true_prior = (
         topic_distance(model.components_, sample.topics)[0].mean()
-        for model in (moments, polished, oracle)
+        for model in (moments, polished, oracle, informed)
     )
-    assert after < 0.8 * before
+    assert after < 0.9 * before
     assert after < 1.05 * best
+    assert with_true_prior < 0.8 * before
     assert polished.alpha_.sum() == pytest.approx(1.0, rel=0.15)
 
 
@@ -63,7 +65,7 @@ def test_topics_are_probabilities_in_falling_order(sample, model):
     np.testing.assert_allclose(model.components_.sum(axis=1), 1, rtol=1e-5)
     assert (np.diff(model.alpha_) <= 0).all()
     assert model.n_iter_ >= 1
-    assert model.history_[model.n_iter_] <= model.history_[0]
+    assert model.history_[-1] <= model.history_[0]
     assert model.n_components_ == K
     assert model.n_documents_ == 3000
 
@@ -181,10 +183,46 @@ def test_number_of_topics_by_held_out_words_where_there_is_no_gap(monkeypatch, s
     from latensor.estimation import topic_count
 
     monkeypatch.setattr(topic_count, "_GAP", 0.0)
-    model = lt.LatentDirichletAllocation("auto", random_state=0).fit(sample.counts)
+    told = []
+
+    def tell(stage, share):
+        if stage == "number of topics":
+            told.append(share)
+
+    model = lt.LatentDirichletAllocation("auto", random_state=0, callback=tell).fit(sample.counts)
     assert 4 <= model.n_components_ <= 9
-    assert len(model.selection_.candidates) == len(model.selection_.perplexities) >= 4
+    selection = model.selection_
+    assert len(selection.candidates) == len(selection.perplexities) >= 4
+    assert len(selection.errors) == len(selection.candidates)
+    assert told[0] == 0
+    assert told == sorted(told)
+    assert told[-1] <= 1
+    assert len(told) == 2 + len(selection.candidates)
+    near = max(
+        min(selection.perplexities) * 1.05, min(selection.perplexities) + selection.errors[0]
+    )
+    smaller = [k for k in selection.candidates if k < model.n_components_]
+    for k, value in zip(selection.candidates, selection.perplexities, strict=True):
+        assert k not in smaller or value > 0.99 * near
+    assert "+-" in str(selection)
     assert model.components_.shape[0] == model.n_components_
+
+
+@pytest.mark.parametrize(
+    "tried, chosen, words",
+    [
+        ({2: (100.0, 1.0), 5: (90.0, 1.0), 10: (80.0, 1.0)}, 10, "the most that were tried"),
+        ({2: (100.0, 1.0), 5: (83.0, 1.0), 10: (80.0, 1.0), 20: (81.0, 1.0)}, 5, "within 5%"),
+        ({2: (88.0, 9.0), 5: (83.0, 9.0), 10: (80.0, 9.0)}, 2, "a standard error"),
+        ({3: (10.0, 0.1)}, 3, "3 topics"),
+    ],
+)
+def test_the_fewest_topics_near_the_best_are_taken(tried, chosen, words):
+    from latensor.estimation import topic_count
+
+    found, reason = topic_count._smallest_near_best(tried)
+    assert found == chosen
+    assert words in reason
 
 
 def test_many_topics_go_by_power_steps(sample, monkeypatch):

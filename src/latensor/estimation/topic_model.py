@@ -336,7 +336,8 @@ class TopicModel(TopicTrust):
             self.status_ = "moments only: the documents of a stream are gone"
         elif self.refine != 0:
             polished = self._refined(topics.astype(documents.dtype), documents, rng)
-            topics = polished.topics
+            topics = polished.topics.astype(documents.dtype)
+            topics /= topics.sum(axis=1, keepdims=True)
             self.history_, self.status_ = polished.history, polished.status
             self.n_iter_ = max(1, polished.n_passes)
             clock.stage("polish")

@@ -11,6 +11,7 @@ import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import NotIdentifiableError
+from latensor.moments.documents import in_single
 from latensor.moments.words import WordPairAccumulator, WordTotals
 
 # Frequent words are damped by this power of their frequency. Measured on text after the polish:
@@ -87,9 +88,12 @@ def find_subspace(
     whole = width == len(seen)
     basis = np.zeros((len(scale), width))
     basis[seen] = np.eye(width) if whole else rng.standard_normal((len(seen), width))
-    for _ in range(0 if whole else _ITERATIONS):
+    single = _Single(batches)
+    for number in range(0 if whole else _ITERATIONS):
         basis = _orthonormal(basis)
-        pairs = _pass(batches, basis, scale, cap, n_threads, callback).finalize()
+        # The last iteration makes good what the others lose by rounding.
+        passed = batches if number == _ITERATIONS - 1 else single
+        pairs = _pass(passed, basis, scale, cap, n_threads, callback).finalize()
         basis = _stepped(corrected(pairs, basis, concentration), basis)
     basis = basis if whole else _orthonormal(_orthonormal(basis))
     sums = _pass(batches, basis, scale, cap, n_threads, callback)
@@ -114,6 +118,23 @@ def corrected(pairs: Any, basis: Any, concentration: float) -> Any:
     return pairs.product - share * np.outer(pairs.mean, pairs.mean @ basis)
 
 
+class _Single:
+    """Batches in single precision, turned into it once where they stay in memory."""
+
+    def __init__(self, batches: Batches) -> None:
+        self._batches = batches
+        self._kept: list[tuple[Any, Any]] | None = None
+
+    def __call__(self) -> Iterable[tuple[Any, Any]]:
+        if self._kept is not None:
+            return self._kept
+        batches = self._batches()
+        if not isinstance(batches, list):
+            return batches
+        self._kept = [(in_single(documents), weights) for documents, weights in batches]
+        return self._kept
+
+
 def _stepped(product: Any, basis: Any) -> Any:
     """The next directions: M2 Q, shifted where M2 has negative eigenvalues.
 
@@ -130,7 +151,8 @@ def _orthonormal(matrix: Any) -> Any:
     with one_blas_thread():
         try:
             factor = np.linalg.cholesky(matrix.T @ matrix)
-            found = scipy.linalg.solve_triangular(factor, matrix.T, lower=True).T
+            inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+            found = matrix @ inverse.T
         except np.linalg.LinAlgError:
             found = np.linalg.qr(matrix)[0]
     return np.ascontiguousarray(found)

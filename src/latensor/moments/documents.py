@@ -8,7 +8,7 @@ to one thread, so that any number of threads gives the same bits.
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -80,6 +80,21 @@ def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:
             )
         )
     return PreparedDocuments(batch.shape[1], (halves[0], halves[1]))
+
+
+def in_single(documents: Any) -> Any:
+    """Prepared documents in single precision; what they are made of is shared, not copied."""
+    if not isinstance(documents, PreparedDocuments) or documents.halves[0].dtype == np.float32:
+        return documents
+
+    def single(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
+        return arrays[0], arrays[1], arrays[2].astype(np.float32)
+
+    first, second = (
+        replace(half, documents=single(half.documents), words=single(half.words))
+        for half in documents.halves
+    )
+    return PreparedDocuments(documents.n_features, (first, second))
 
 
 def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) -> Any:

@@ -193,7 +193,10 @@ class WordPairAccumulator:
 
     def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
         """What is spread over the words of every document (n, width)."""
-        return np.hstack([_columns(projected, singles, pairs), _times(projected, pairs)])
+        rows = np.empty((len(projected), 2 + projected.shape[1]), projected.dtype)
+        rows[:, 0], rows[:, 1] = singles, pairs
+        np.multiply(projected, rows[:, 1:2], out=rows[:, 2:])
+        return rows
 
     def _add_products(self, half: int, projected: Any, triples: Any) -> None:
         """Add what needs no words; nothing here."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,9 @@ from latensor.refinement.corpus import Corpus
 from latensor.refinement.document_mixtures import even_mixtures
 from latensor.refinement.documents import Documents, Workers
 from latensor.refinement.word_counts import WordCounts
+
+# Told the number of a pass; True to stop.
+Tell = Callable[[int], bool]
 
 # Steps ahead of 0.9 of the last one reach in 20 passes what plain ones reach in 60 (bbc 876, 20
 # newsgroups 2760); 0.5 is slower and 0.95 no faster. They start at the third pass, the first two
@@ -33,35 +36,69 @@ _MOST_BLOCK_BYTES = 2**28
 class TopicPasses(Protocol):
     """Passes over documents that improve counts of words on topics."""
 
-    counts: WordCounts
+    most_passes: int
     # Passes end when the last `patience` have lowered the perplexity of held-out documents by less
-    # than `worthwhile` each.
+    # than `worthwhile` each, or when one of them has moved nothing.
     patience: int
     worthwhile: float
+    is_still: bool
+    # Whether `finish` makes passes with all documents, from where the others have ended.
+    goes_on: bool
+
+    @property
+    def latest(self) -> Any:
+        """(V, w) expected counts of words on topics."""
+
+    def probabilities(self) -> Any:
+        """(V, w) the topics, zero beyond them."""
+
+    def keep(self) -> Any:
+        """What `restore` needs to come back to the topics as they are."""
+
+    def restore(self, kept: Any) -> None:
+        """Go back to topics that were kept."""
 
     def advance(self) -> None:
         """Make one pass over the documents that are trained on."""
 
-    def finish(self, n_passes: int, *, settled: bool) -> Any:
-        """Give the held-out documents back; (n, k) expected topic counts where they are known.
+    def finish(self, n_passes: int, *, settled: bool, tell: Tell) -> tuple[Any, int]:
+        """Give the held-out documents back.
 
         Without passes the counts become those that the starting topics expect. Where the passes
         have `settled`, some more with all documents let those that come back have their say.
+
+        Returns (n, k) expected topic counts of the documents where they are known, else None, and
+        the number of passes made here.
         """
 
 
-@dataclass(frozen=True)
-class PassState:
-    """Where passes in memory stood, so that they can go on from there."""
+class _CountedPasses:
+    """Passes whose state are counts of words."""
 
-    left_out: float
-    counts: Any
-    mixtures: Any
-    before: Any
-    n_passes: int
+    most_passes = 150
+    is_still = False
+    goes_on = True
+    counts: WordCounts
+
+    @property
+    def latest(self) -> Any:
+        """(V, w) expected counts of words on topics."""
+        return self.counts.latest
+
+    def probabilities(self) -> Any:
+        """(V, w) the topics, zero beyond them."""
+        return self.counts.probabilities()
+
+    def keep(self) -> Any:
+        """A copy of the counts."""
+        return self.counts.latest.copy()
+
+    def restore(self, kept: Any) -> None:
+        """Go back to counts that were kept."""
+        self.counts.restore(kept)
 
 
-class InMemoryPasses:
+class InMemoryPasses(_CountedPasses):
     """Passes that update the topics once, with momentum; mixtures are kept between passes."""
 
     patience = 8  # momentum pauses for several passes on its way (AP, BBC)
@@ -94,19 +131,6 @@ class InMemoryPasses:
         self._pass(_FIRST_STEPS if self._n_passes == 0 else 1, self._n_passes)
         self._n_passes += 1
 
-    def state(self) -> PassState:
-        """Where the passes stand."""
-        kept = (self.counts.latest.copy(), self._mixtures.copy(), self._before.copy())
-        return PassState(self.counts.left_out, *kept, self._n_passes)
-
-    def resume(self, state: PassState) -> None:
-        """Go on from an earlier state."""
-        self.counts.left_out = state.left_out
-        self.counts.restore(state.counts)
-        self._mixtures[...] = state.mixtures
-        self._before[...] = state.before
-        self._n_passes = state.n_passes
-
     def _pass(self, steps: int, number: int) -> None:
         ahead = number >= _PASSES_BEFORE_MOMENTUM
         self.counts.expect(
@@ -120,9 +144,10 @@ class InMemoryPasses:
         ahead = number + 1 >= _PASSES_BEFORE_MOMENTUM
         self.counts.absorb(momentum=_MOMENTUM if ahead else 0.0)
 
-    def finish(self, n_passes: int, *, settled: bool) -> Any:
-        """Give the held-out documents back; (n, k) expected topic counts of all."""
+    def finish(self, n_passes: int, *, settled: bool, tell: Tell) -> tuple[Any, int]:
+        """Give the held-out documents back; (n, k) expected topic counts, and passes made here."""
         n, k = len(self._documents), self.counts.n_topics
+        made = 0
         if self._n_training < n:
             self.counts.expect(
                 self._documents,
@@ -134,16 +159,19 @@ class InMemoryPasses:
             )
             self._pass(1, 0)
             self._n_training = n
-            for number in range(1, _PASSES_WITH_ALL if n_passes and settled else 1):
-                self._pass(1, number)
+            while made < _PASSES_WITH_ALL and n_passes and settled:
+                made += 1
+                self._pass(1, made)
+                if tell(n_passes + made):
+                    break
         elif n_passes == 0:
             self._pass(_STEPS_FROM_NOTHING, 0)
         out = np.empty((n, k), self.counts.dtype)
         out[self._order] = self._mixtures[:, :k]
-        return out
+        return out, made
 
 
-class StreamedPasses:
+class StreamedPasses(_CountedPasses):
     """Passes that update the topics after every block of documents, and keep none of them.
 
     Incremental EM: the counts that a block of the stream had put in at the last pass make room for
@@ -151,6 +179,7 @@ class StreamedPasses:
     sorted.
     """
 
+    goes_on = False
     patience = 2  # without momentum nothing pauses, and passes that find mixtures anew are dear
     worthwhile = 1e-3
 
@@ -185,8 +214,8 @@ class StreamedPasses:
             self._expect(documents)
         self.counts.absorb(momentum=0.0, block=self._blocks[block])
 
-    def finish(self, n_passes: int, *, settled: bool) -> Any:
-        """Give the held-out documents back; no document's mixture is kept."""
+    def finish(self, n_passes: int, *, settled: bool, tell: Tell) -> tuple[Any, int]:
+        """Give the held-out documents back; no document's mixture is kept, no pass is made."""
         self._expect(self._corpus.held_out)
         if n_passes == 0:
             for documents in self._corpus.training():
@@ -194,6 +223,7 @@ class StreamedPasses:
             self.counts.absorb(momentum=0.0)
         else:
             self.counts.absorb(momentum=0.0, block=np.zeros_like(self.counts.latest))
+        return None, 0
 
     def _expect(self, documents: Documents) -> None:
         mixtures = even_mixtures(documents, self.counts.n_topics, self.counts.width)
