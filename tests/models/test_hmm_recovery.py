@@ -49,6 +49,11 @@ def known_stream(pairs, n_components, windows):
     return stream
 
 
+def starts_of(stream, *settings):
+    windows = stream.windows
+    return moment_starts(stream.pairs.finalize(), windows.finalize(), windows.features, *settings)
+
+
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("views", ["lag", "window"])
 def test_population_moments_of_symbols_give_the_parameters_back(seed, views):
@@ -62,7 +67,7 @@ def test_population_moments_of_symbols_give_the_parameters_back(seed, views):
         k,
         lambda features: population_windows(transmat, emissions, features),
     )
-    (start,) = moment_starts(
+    (start,) = starts_of(
         stream, views, "auto", lambda states, symbols, noise: CategoricalEmission(symbols), rng
     )
     order = match(start.chain.emission.probabilities, emissions)
@@ -98,7 +103,7 @@ def test_population_moments_of_points_give_the_parameters_back(seed, kind):
         k,
         lambda features: population_windows(transmat, cells, features, observed),
     )
-    for start in moment_starts(
+    for start in starts_of(
         stream,
         "auto",
         "auto",
@@ -152,7 +157,7 @@ def test_sequences_of_three_that_are_not_stationary_give_the_parameters_back(see
             empty,
         )
 
-    (start,) = moment_starts(
+    (start,) = starts_of(
         known_stream(pairs, k, windows),
         "lag",
         "auto",

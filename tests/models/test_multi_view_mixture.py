@@ -1,10 +1,12 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latensor.datasets.mixtures import make_multi_view
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
@@ -168,9 +170,9 @@ def fit(views=GOOD, n_components=2, **parameters):
         (lambda: fit(GOOD[:2]), InvalidInputError, "2 views: three or more"),
         (lambda: fit(GOOD[0]), InvalidInputError, "must be a list of three"),
         (lambda: fit([GOOD[0], GOOD[1][:5], GOOD[2]]), InvalidInputError, "60, 5, 60 rows"),
-        (lambda: fit([v[:0] for v in GOOD]), InvalidInputError, "0 samples"),
+        (lambda: fit([v[:0] for v in GOOD]), InvalidInputError, r"0 sample\(s\)"),
         (lambda: fit([GOOD[0], GOOD[1], GOOD[2] * np.nan]), InvalidInputError, r"X\[2\].*NaN"),
-        (lambda: fit([GOOD[0], GOOD[1], GOOD[2] * 1j]), InvalidInputError, "complex"),
+        (lambda: fit([GOOD[0], GOOD[1], GOOD[2] * 1j]), InvalidInputError, "Complex"),
         (lambda: fit(n_components=61), InvalidInputError, "n_samples=60"),
         (lambda: fit(n_components=6, refine=0), NotIdentifiableError, "at most 4 are"),
         (lambda: fit(kinds="other"), InvalidInputError, "kinds='other'"),
@@ -185,3 +187,88 @@ def fit(views=GOOD, n_components=2, **parameters):
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+class CheckedViews(MultiViewMixture):
+    """Views come as a list; scikit-learn's checks give one matrix, which is then seen thrice."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        return super().fit([X, X, X], y, sample_weight)
+
+    def partial_fit(self, X, y=None, sample_weight=None):
+        return super().partial_fit([X, X, X], y, sample_weight)
+
+    def fit_predict(self, X, y=None, sample_weight=None):
+        return self.fit(X, y, sample_weight).predict(X)
+
+    def predict(self, X):
+        return super().predict([X, X, X])
+
+    def predict_proba(self, X):
+        return super().predict_proba([X, X, X])
+
+    def score_samples(self, X):
+        return super().score_samples([X, X, X])
+
+    def score(self, X, y=None):
+        return super().score([X, X, X])
+
+
+WIDTH = "n_features_in_ counts the columns of all views, thrice those of the one matrix"
+CLASSIFIER = "the check takes whatever has predict_proba and sparse input for a classifier"
+EXPECTED = {
+    "check_n_features_in": WIDTH,
+    "check_n_features_in_after_fitting": WIDTH,
+    "check_estimator_sparse_array": CLASSIFIER,
+    "check_estimator_sparse_matrix": CLASSIFIER,
+}
+
+
+@parametrize_with_checks(
+    [CheckedViews(random_state=0), CheckedViews(1, refine=0)],
+    expected_failed_checks=lambda estimator: EXPECTED,
+)
+def test_the_estimator_contract(estimator, check):
+    check(estimator)
+
+
+def test_frames_objects_and_other_libraries_are_views():
+    views = make_multi_view(300, (3, 4, 3), 2, random_state=6).views
+    expected = MultiViewMixture(2, refine=3, random_state=0).fit(views)
+    torch = pytest.importorskip("torch")
+    for given in (
+        [pd.DataFrame(view) for view in views],
+        [view.astype(object) for view in views],
+        [view.tolist() for view in views],
+        [torch.asarray(view) for view in views],
+        [pd.DataFrame(views[0]), torch.asarray(views[1]), scipy.sparse.coo_array(views[2])],
+    ):
+        found = MultiViewMixture(2, refine=3, random_state=0).fit(given)
+        assert np.abs(np.hstack(found.means_) - np.hstack(expected.means_)).max() < 1e-8
+        assert (found.predict(given) == expected.predict(views)).all()
+
+
+@pytest.mark.parametrize(
+    "kind, refine, k, n",
+    [("gaussian", 0, 3, 2000), ("categorical", 0, 2, 20_000), ("gaussian", "auto", 3, 2000)],
+)
+def test_intervals_hold_the_truth(kind, refine, k, n):
+    inside = []
+    for seed in range(8 if refine == 0 else 4):
+        planted = make_multi_view(n, (5, 6, 4), k, kind=kind, random_state=seed)
+        model = MultiViewMixture(k, refine=refine, random_state=0).fit(planted.views)
+        found = model.intervals(planted.views, level=0.9, n_resamples=40, n_groups=30)
+        order = matched(np.hstack(planted.means), np.hstack(model.means_))
+        for t in range(3):
+            low, high, truth = found["means"].low[t], found["means"].high[t], planted.means[t]
+            assert kind == "gaussian" or (low.min() >= 0 and high.max() <= 1)
+            inside.append(((low <= truth[order]) & (truth[order] <= high)).mean())
+        share = planted.weights[order]
+        inside.append(((found["weights"].low <= share) & (share <= found["weights"].high)).mean())
+    assert 0.75 < np.mean(inside) < (0.99 if refine == 0 else 1)
+
+
+def test_equal_samples_are_fewer_than_components():
+    for views in ([np.full((40, 2), 0.1)] * 3, [np.repeat([[0.0], [1.0]], 20, axis=0)] * 3):
+        with pytest.raises(InvalidInputError, match="distinct samples of 40"):
+            MultiViewMixture(3, random_state=0).fit(views)

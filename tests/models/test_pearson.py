@@ -256,6 +256,16 @@ def test_the_certificate_says_what_is_known():
     assert odd.verdict != "trust"
 
 
+def test_one_gaussian_is_not_trusted_to_be_two():
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        found = PearsonMixture(random_state=0).fit(rng.standard_normal(5000)).certificate_
+        assert found.gaussian_p_value > 1e-3
+        assert found.verdict != "trust"
+        assert "nothing in these samples asks for two" in " ".join(str(found).split())
+    assert PearsonMixture(random_state=0).fit([0.0, 1.0, 5.0, 6.0]).certificate_.verdict != "trust"
+
+
 def test_duplicates_and_few_samples_are_fitted():
     few = PearsonMixture(random_state=0).fit([0.0, 1.0, 5.0, 6.0])
     assert np.isfinite(few.score([0.0, 5.5]))

@@ -95,6 +95,24 @@ def test_features_of_any_distribution():
     assert ((found["means"].low <= rates[np.argsort(order)]).mean()) > 0.9
 
 
+@pytest.mark.parametrize("model", [ProductMixture(3), DiagonalGaussianMixture(3, refine=0)])
+def test_intervals_hold_the_truth(model):
+    inside = []
+    for seed in range(4):
+        planted = make_diagonal_mixture(3000, 12, 3, separation=6, random_state=seed)
+        found = model.set_params(random_state=0).fit(planted.samples)
+        ends = found.intervals(planted.samples, level=0.9, n_resamples=40, n_groups=40)
+        order = matched(planted.means, found.means_)
+        for name, truth in (
+            ("weights", planted.weights),
+            ("means", planted.means),
+            ("covariances", planted.variances),
+        ):
+            low, high, value = ends[name].low, ends[name].high, truth[order]
+            inside.append(((low <= value) & (value <= high)).mean())
+    assert 0.75 < np.mean(inside) < 0.99
+
+
 def test_likelihood_agrees_with_scikit_learn_in_both_directions():
     data = make_diagonal_mixture(500, 8, 3, random_state=1).samples * 10.0 ** np.arange(-3, 5)
     model = DiagonalGaussianMixture(3, reg_covar=0.0, random_state=0).fit(data)

@@ -212,3 +212,16 @@ def updated(*batches):
 def test_bad_batches_are_refused(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("n_samples", [7, 3000])
+def test_rounding_of_a_constant_is_no_variance(n_samples):
+    rng = np.random.default_rng(0)
+    batch = np.c_[np.full(n_samples, 0.1), rng.standard_normal(n_samples), np.full(n_samples, 1e6)]
+    found = CovarianceAccumulator().update(batch).finalize(host=True).covariance
+    assert not found[0].any()
+    assert not found[:, 2].any()
+    assert found[1, 1] == pytest.approx(batch[:, 1].var(), rel=1e-12)
+    # A small variance beside a large mean is one.
+    narrow = 1e6 + 1e-6 * rng.standard_normal((n_samples, 1))
+    assert CovarianceAccumulator().update(narrow).finalize(host=True).covariance[0, 0] > 0

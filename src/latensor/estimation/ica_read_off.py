@@ -63,7 +63,7 @@ class Unmixing:
     off_diagonal : float, share of the cumulant that the components do not explain
     p_value : float, of this kind of noise; NaN where nothing could refute it
     space : SignalSpace of the rotation, None where the cumulant was fitted without one
-    rotation : (k, k) or None
+    rotation : (k, k), of the whitened signal to the sources, or None
     core : (k, k, k, k), the cumulant of the whitened scores
     """
 
@@ -132,13 +132,15 @@ def by_rotation(
 
 
 def turned_to(found: Unmixing, rotation: Any, weight: float) -> Unmixing:
-    """The components of another rotation (k, k) of the same whitened signal."""
+    """The components of another rotation (k, k) of the same whitened signal, or nearly one."""
     assert found.space is not None
+    with one_blas_thread():
+        lift = np.linalg.solve(rotation, found.space.lift.T).T
     noise = rotation.T @ found.space.noise @ rotation
     return replace(
         found,
         unmixing=(found.space.projection @ rotation).T,
-        mixing=found.space.lift @ rotation,
+        mixing=lift,
         noise=noise,
         kurtosis=diagonal_of(found.core, rotation),
         kurtosis_error=np.sqrt(24 / weight) * (1 + np.diag(noise)) ** 2,

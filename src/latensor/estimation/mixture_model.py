@@ -9,16 +9,16 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, check_positive_int, generator
-from latensor.estimation.intervals import ResampledModel
+from latensor.estimation.intervals import ResampledMixture
+from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.mixture_polish import Polished
 from latensor.estimation.moment_model import component_order
-from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
 from latensor.refinement.exponential_family import joint_logs, made
 from latensor.refinement.gaussian import GaussianFamily, GaussianState
 
 
-class MixtureModel(DensityMixin, ResampledModel):  # type: ignore[misc]
+class MixtureModel(MixtureAnswers, DensityMixin, ResampledMixture):  # type: ignore[misc]
     """Base of the Gaussian mixtures: all that follows from weights, means and variances.
 
     A subclass gives `_covariance_type` ("spherical" or "diag"), `_full_family()` (the family in
@@ -41,37 +41,6 @@ class MixtureModel(DensityMixin, ResampledModel):  # type: ignore[misc]
         }
     )
 
-    def predict(self, X: object) -> Array:
-        """The most probable component of every sample, (n,) integers of NumPy."""
-        return np.argmax(self._joint_logs(X)[1], axis=1)
-
-    def predict_proba(self, X: object) -> Array:
-        """The probability (n, k) of every component given the sample."""
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
-        array, logs = self._joint_logs(X)
-        normalize_rows(logs, np.empty(0))
-        return in_library_of(logs, array)
-
-    def score_samples(self, X: object) -> Array:
-        """The log-likelihood (n,) of every sample."""
-        array, values = self._log_likelihoods(X)
-        return in_library_of(values, array)
-
-    def score(self, X: object, y: object = None) -> float:
-        """The average log-likelihood of the samples."""
-        return float(self._log_likelihoods(X)[1].mean())
-
-    def bic(self, X: object) -> float:
-        """Schwarz's criterion: -2 log-likelihood + parameters x log n; lower is better."""
-        each = self._log_likelihoods(X)[1]
-        return float(-2 * each.sum() + self._n_parameters() * np.log(len(each)))
-
-    def aic(self, X: object) -> float:
-        """Akaike's criterion: -2 log-likelihood + 2 parameters; lower is better."""
-        each = self._log_likelihoods(X)[1]
-        return float(-2 * each.sum() + 2 * self._n_parameters())
-
     def sample(self, n_samples: int = 1) -> tuple[Any, Any]:
         """Samples (n, d) drawn from the mixture and the component (n,) of each.
 
@@ -88,10 +57,6 @@ class MixtureModel(DensityMixin, ResampledModel):  # type: ignore[misc]
         noise = rng.standard_normal((n_samples, self.n_features_in_))
         drawn = self.means_[labels] + noise * deviations[labels]
         return drawn.astype(self.means_.dtype), labels
-
-    def fit_predict(self, X: object, y: object = None, sample_weight: object = None) -> Array:
-        """Learn the mixture and give the most probable component (n,) of every sample."""
-        return self.fit(X, y, sample_weight).predict(X)
 
     def to_sklearn(self) -> Any:
         """A fitted scikit-learn GaussianMixture with these parameters."""
@@ -168,26 +133,11 @@ class MixtureModel(DensityMixin, ResampledModel):  # type: ignore[misc]
         self._adopt(state)
         self.lower_bound_, self.n_iter_, self.converged_ = float("nan"), 0, True
 
-    def _state(self) -> GaussianState:
-        return GaussianState(
-            np.asarray(self.weights_, dtype=np.float64),
-            np.asarray(self.means_, dtype=np.float64),
-            np.asarray(self.covariances_, dtype=np.float64),
-        )
-
     def _joint_logs(self, X: object) -> tuple[Array, Any]:
         array, samples = self._read_new(X)
         family, state = self._full_family()
         design = made(samples, family.features)
         return array, joint_logs(design, family.natural(state), self._n_threads())
-
-    def _log_likelihoods(self, X: object) -> tuple[Array, Any]:
-        from latensor.refinement.gaussian_kernels._kernels import log_sums
-
-        array, logs = self._joint_logs(X)
-        result = np.empty(len(logs))
-        log_sums(logs, result)
-        return array, result
 
     def _n_parameters(self) -> int:
         count = self.n_components_

@@ -7,7 +7,7 @@ A model says which moments it needs (`_new_moments`), how parameters are read of
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -19,6 +19,7 @@ from latensor.arrays import Array, to_host
 from latensor.arrays.threads import thread_count
 from latensor.estimation.parameters import Choice, Interval, Range
 from latensor.estimation.parameters import check_parameters as _check_parameters
+from latensor.estimation.sample_source import SampleBatches, as_batches, is_weighted_matrix
 from latensor.estimation.samples import host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.rows import RowSample
@@ -58,7 +59,8 @@ class MomentModel(BaseEstimator):  # type: ignore[misc]
 
     and, where `fit` does better with all samples at hand than by one pass in given coordinates,
 
-    _gather(samples, weights) : the accumulator that `fit` reads off
+    _gather(batches) : the accumulator that `fit` reads off, from pairs (samples, weights) that can
+        be gone over again
 
     Samples reach these hooks as NumPy arrays (SciPy CSR or CSC where `_takes_sparse`) in the
     precision of the caller, weights as (n,) float64 arrays or None; rows of weight zero are gone.
@@ -77,16 +79,76 @@ class MomentModel(BaseEstimator):  # type: ignore[misc]
 
         Parameters
         ----------
-        X : (n, d) array or frame
+        X : (n, d) array or frame; or a source: a list of such batches, or an object whose
+            `__iter__` yields them anew each time, gone over twice in constant memory
         y : ignored
-        sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice
+        sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice. With
+            a source, pairs (batch, sample_weight) stand in place of batches
+
+        Notes
+        -----
+        A source of few rows is read into memory and gives what its rows give. For a longer one the
+        moments are those of all rows, and the polish runs on a sample of them.
         """
         self._check_parameters()
+        batches = as_batches(X, self._is_batch)
+        if batches is not None:
+            return self._fit_source(batches, sample_weight)
         samples, weights = self._read(X, sample_weight, reset=True, min_samples=self._min_samples)
+        return self._fit_samples(samples, weights)
+
+    def _fit_samples(self, samples: Any, weights: Any) -> Self:
         self._begin(samples)
-        self._moments = self._gather(samples, weights)
+        self._moments = self._gather([(samples, weights)])
         self._finish(samples, weights)
         return self
+
+    def _fit_source(self, given: Any, sample_weight: object) -> Self:
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
+                "in place of batches"
+            )
+        source = SampleBatches(given, self._read_batch, self._n_rows)
+        held, complete = source.head(self._row_limit)
+        if complete:
+            return self._fit_samples(*self._joined(held))
+        self._begin(held[0][0])
+        del held
+        if not self._refines():
+            self._moments = self._gather(source)
+            self._finish(None, None)
+            return self
+        rows = RowSample(self._row_limit)
+        self._moments = self._gather(source.recorded(rows, self._as_rows))
+        self._finish(self._from_rows(rows.samples), rows.weights)
+        return self
+
+    def _read_batch(self, batch: Any, first: bool) -> tuple[Any, Any] | None:
+        samples, weights = batch if isinstance(batch, list | tuple) else (batch, None)
+        if tuple(getattr(samples, "shape", (1,)))[:1] == (0,):
+            return None
+        if scipy.sparse.issparse(samples) and not self._takes_sparse:
+            # One batch is small, whatever the source.
+            samples = samples.toarray()
+        return self._read(samples, weights, reset=first)
+
+    def _is_batch(self, value: Any) -> bool:
+        return is_weighted_matrix(value)
+
+    def _n_rows(self, samples: Any) -> int:
+        return int(samples.shape[0])
+
+    def _joined(self, batches: list[tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Samples and weights of several batches as one."""
+        samples = self._stacked([samples for samples, _ in batches])
+        if all(weights is None for _, weights in batches):
+            return samples, None
+        parts = [np.ones(self._n_rows(s)) if w is None else w for s, w in batches]
+        return samples, np.concatenate(parts)
+
+    def _stacked(self, samples: list[Any]) -> Any:
+        return np.concatenate(samples)
 
     def _finish(self, samples: Any, weights: Any) -> None:
         """Read the parameters off the moments, and polish them on rows, if there are any."""
@@ -178,8 +240,11 @@ class MomentModel(BaseEstimator):  # type: ignore[misc]
         """Samples, as `_polish` takes them, from such rows."""
         return rows
 
-    def _gather(self, samples: Any, weights: Any) -> Any:
-        return self._new_moments().update(samples, weights)
+    def _gather(self, batches: Iterable[tuple[Any, Any]]) -> Any:
+        moments = self._new_moments()
+        for samples, weights in batches:
+            moments.update(samples, weights)
+        return moments
 
     def _check_parameters(self) -> None:
         _check_parameters(self, self._parameters)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 import numpy as np
 
 from latensor.arrays import generator
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
-from latensor.estimation.moment_model import MomentModel
+from latensor.estimation.intervals import (
+    Estimates,
+    ResampledMixture,
+    matched,
+    random_groups,
+    state_estimates,
+)
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.second import Covariance
-from latensor.moments.third import GroupedThirdMoments, ThirdMomentAccumulator
+from latensor.moments.third import GroupedThirdMoments, ThirdMoment, ThirdMomentAccumulator
 
 # The third moment of more samples than this changes a start that is polished on all of them
 # by less than the polish does.
@@ -20,7 +27,7 @@ _ROWS_FOR_START = 100_000
 _MOST_AUTOMATIC = 20
 
 
-class ThirdMomentModel(MomentModel):
+class ThirdMomentModel(ResampledMixture):
     """Base of the mixtures that three moments determine.
 
     A subclass defines
@@ -28,6 +35,8 @@ class ThirdMomentModel(MomentModel):
     _basis_of(known, count) : the directions (d, r), orthonormal, along which `fit` takes the
         third moment, from mean and covariance
     _count_automatically(known) : the number of components that the covariance shows
+    _found(moment, count, rng) : what is read off, with its `state`, or None where three moments
+        do not determine so many components
     _squares : whether E (x_i - m_i)^2 (x_l - m_l) is needed too
     """
 
@@ -39,6 +48,9 @@ class ThirdMomentModel(MomentModel):
 
     def _count_automatically(self, known: Covariance) -> int:
         raise NotImplementedError(f"{type(self).__name__} must count its components")
+
+    def _found(self, moment: ThirdMoment, count: int, rng: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must read its components off")
 
     def _stream_rank(self, count: int) -> int:
         """Directions in which a stream of many features keeps the third moment."""
@@ -58,19 +70,27 @@ class ThirdMomentModel(MomentModel):
             self._stream_rank(count), squares=self._squares, n_threads=self._n_threads()
         )
 
-    def _gather(self, samples: Any, weights: Any) -> ThirdMomentAccumulator:
+    def _gather(self, batches: Iterable[tuple[Any, Any]]) -> ThirdMomentAccumulator:
         """Moments with the third along the directions that all samples show."""
-        moments = self._accumulator().update_covariance(samples, weights)
+        moments = self._accumulator()
+        for samples, weights in batches:
+            moments.update_covariance(samples, weights)
         known = moments.covariance.finalize(host=True)
         moments.fix(self._basis_of(known, self._count(known)), known.mean)
-        n_rows = len(samples)
-        if n_rows <= _ROWS_FOR_START or not self._refines():
-            return moments.update_third(samples, weights, 1.0)
-        rng = generator(self.random_state)
-        chosen = np.sort(rng.choice(n_rows, _ROWS_FOR_START, replace=False))
-        part = None if weights is None else weights[chosen]
-        share = _ROWS_FOR_START / n_rows if part is None else part.sum() / known.weight
-        return moments.update_third(samples[chosen], part, share)
+        for samples, weights in batches:
+            self._add_third(moments, samples, weights, known)
+        return moments
+
+    def _add_third(
+        self, moments: ThirdMomentAccumulator, samples: Any, weights: Any, known: Covariance
+    ) -> None:
+        share = 1.0
+        if len(samples) == known.count > _ROWS_FOR_START and self._refines():
+            rng = generator(self.random_state)
+            chosen = np.sort(rng.choice(len(samples), _ROWS_FOR_START, replace=False))
+            samples, weights = samples[chosen], None if weights is None else weights[chosen]
+            share = (_ROWS_FOR_START if weights is None else weights.sum()) / known.weight
+        moments.update_third(samples, weights, share)
 
     def _count(self, known: Covariance) -> int:
         """The number of components, given or shown by the covariance."""
@@ -81,6 +101,11 @@ class ThirdMomentModel(MomentModel):
         if count > known.count:
             raise InvalidInputError(
                 f"n_components={count} exceeds the n_samples={known.count} given: lower "
+                "n_components or give more samples"
+            )
+        if count > 1 and not np.diag(known.covariance).any():
+            raise InvalidInputError(
+                f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
                 "n_components or give more samples"
             )
         return count
@@ -116,11 +141,22 @@ class ThirdMomentModel(MomentModel):
             **more,
         )
 
-    def _grouped(self, samples: Any, n_groups: int) -> GroupedThirdMoments:
-        """The moments of random groups of samples, for a bootstrap."""
-        gathered = ThirdMomentAccumulator(1).update_covariance(samples)
-        known = gathered.covariance.finalize(host=True)
-        basis = self._basis_of(known, int(self.n_components_))
-        rng = generator(self.random_state)
-        groups = rng.permutation(np.arange(len(samples)) % n_groups)
-        return GroupedThirdMoments(samples, groups, n_groups, basis, known.mean, self._squares)
+    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], Estimates]:
+        """What is read off the moments of random groups of samples, each counted so many times."""
+        count, rng = int(self.n_components_), generator(self.random_state)
+        known = ThirdMomentAccumulator(1).update_covariance(samples).covariance.finalize(host=True)
+        basis = self._basis_of(known, count)
+        groups = random_groups(len(samples), n_groups, generator(self.random_state))
+        moments = GroupedThirdMoments(samples, groups, n_groups, basis, known.mean, self._squares)
+        fitted = self._estimates()
+
+        def read(multiplicities: Any) -> Estimates:
+            found = self._found(moments.resampled(multiplicities), count, rng)
+            if found is None:
+                raise NotIdentifiableError(
+                    f"{count} components of {self.n_features_in_} features have no intervals from "
+                    "three moments, which do not determine them"
+                )
+            return matched(state_estimates(found.state), fitted, "means")
+
+        return read

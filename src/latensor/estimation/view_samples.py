@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import resolve, to_host
-from latensor.arrays.checks import refuse_nonfinite
-from latensor.arrays.linear_map import as_sparse
+from latensor.arrays import is_array, to_host
+from latensor.estimation.samples import read_samples
 from latensor.exceptions import InvalidInputError
 
 _KINDS = ("gaussian", "categorical")
@@ -51,25 +50,25 @@ def read_views(views: object, sizes: tuple[int, ...] | None) -> list[Any]:
 
 
 def _read_view(view: Any, name: str, size: int | None) -> Any:
-    if scipy.sparse.issparse(view):
-        array = scipy.sparse.csr_array(as_sparse(view, name))
-        refuse_nonfinite(array.data, name)
-    else:
-        raw = to_host(view) if hasattr(view, "ndim") else np.asarray(view)
-        if raw.ndim == 1 and raw.dtype.kind in "iu":
-            array = _one_hot(raw, name, size)
-        else:
-            array = to_host(resolve(**{name: view})[1][name])
-            if array.ndim != 2 or array.dtype.kind != "f":
-                raise InvalidInputError(
-                    f"{name} must be real numbers (n, d) or integers (n,), got {array.dtype} of "
-                    f"shape {array.shape}"
-                )
-            refuse_nonfinite(array, name)
-    if array.shape[1] < 1 or (size is not None and array.shape[1] != size):
-        expected = "at least 1" if size is None else str(size)
-        raise InvalidInputError(f"{name} has {array.shape[1]} features, expected {expected}")
+    symbols = None if scipy.sparse.issparse(view) else _as_symbols(view)
+    if symbols is not None:
+        return _one_hot(symbols, name, size)
+    if getattr(view, "ndim", 2) == 1:
+        raise InvalidInputError(
+            f"{name} must be real numbers (n, d) or integers (n,), got shape {view.shape}. Reshape "
+            "your data: a view of one feature is (n, 1)"
+        )
+    array = read_samples(None, view, name=name, reset=False, target=True)
+    array = scipy.sparse.csr_array(array) if scipy.sparse.issparse(array) else to_host(array)
+    if size is not None and array.shape[1] != size:
+        raise InvalidInputError(f"{name} has {array.shape[1]} features, expected {size}")
     return array
+
+
+def _as_symbols(view: Any) -> Any:
+    """One integer per sample as a host array, or None for a view of another kind."""
+    raw = to_host(view) if is_array(view) else np.asarray(view)
+    return raw if raw.ndim == 1 and raw.dtype.kind in "iu" else None
 
 
 def _one_hot(symbols: Any, name: str, size: int | None) -> Any:

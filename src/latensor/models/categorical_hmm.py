@@ -15,6 +15,7 @@ from latensor.estimation.hmm.read_off import HiddenStates
 from latensor.estimation.hmm.sequence_input import read_symbols
 from latensor.estimation.hmm.stream import SequenceStream
 from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.sample_source import SampleBatches
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
 
 # The share of the average symbol that a start is mixed with before it is climbed from.
@@ -54,7 +55,8 @@ class CategoricalHMM(HiddenMarkovModel):
     -----
     `fit(X, lengths)`, `score`, `decode`, `predict`, `predict_proba`, `sample`, `aic` and `bic` are
     those of hmmlearn; `to_hmmlearn` and `from_hmmlearn` convert. `partial_fit` streams whole
-    sequences along features fixed by the first call.
+    sequences along features fixed by the first call, `fit` goes over a source of batches, and
+    both take weights of sequences. `intervals` says how well the parameters are known.
 
     Examples
     --------
@@ -99,8 +101,23 @@ class CategoricalHMM(HiddenMarkovModel):
             self.n_features_in_ = 1
         return symbols
 
+    def _read_part(self, X: object, first: bool) -> Any:
+        # Batches may hold symbols that those before did not.
+        symbols, found = read_symbols(X, self.n_features)
+        self.n_features_ = found if first else max(found, self.n_features_)
+        self.n_features_in_ = 1
+        return symbols
+
+    def _surveyed_stream(
+        self, source: SampleBatches, n_components: int | None, rng: np.random.Generator
+    ) -> SequenceStream:
+        if self.n_features is None:
+            for _ in source:
+                pass
+        return self._new_stream(None, n_components, rng)
+
     def _new_stream(
-        self, rows: Any, n_components: int | None, rng: np.random.Generator
+        self, rows: Any, n_components: int | None, rng: np.random.Generator, weights: Any = None
     ) -> SequenceStream:
         return SequenceStream(self.n_features_, None, False, self._n_threads(), self._decays())
 
@@ -123,6 +140,9 @@ class CategoricalHMM(HiddenMarkovModel):
 
     def _store(self, emission: Any) -> None:
         self.emissionprob_ = emission.probabilities
+
+    def _emission_estimates(self, order: Any) -> dict[str, Any]:
+        return {"emissionprob": self.emissionprob_[order]}
 
     def _stored(self, rows: Any) -> tuple[CategoricalEmission, Any]:
         return CategoricalEmission(np.asarray(self.emissionprob_, dtype=np.float64)), rows

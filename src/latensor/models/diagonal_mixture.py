@@ -19,7 +19,6 @@ from latensor.estimation.mixture_model import MixtureModel
 from latensor.estimation.mixture_polish import Start, polish, smallest_variance
 from latensor.estimation.moment_model import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE
 from latensor.estimation.parameters import Choice, Interval
-from latensor.exceptions import NotIdentifiableError
 from latensor.models.product_mixture import ProductMomentModel
 from latensor.models.product_read_off import ProductReadOff, scales
 from latensor.moments.third import ThirdMomentAccumulator
@@ -150,22 +149,6 @@ class DiagonalGaussianMixture(ProductMomentModel, MixtureModel):
 
     def _n_free_variances(self) -> int:
         return int(self.n_components_) * int(self.n_features_in_)
-
-    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], GaussianState]:
-        count, rng = int(self.n_components_), generator(self.random_state)
-        if not self._readable(count):
-            raise NotIdentifiableError(
-                f"{count} components of {self.n_features_in_} features have no intervals from "
-                "three moments, which do not determine them"
-            )
-        moments = self._grouped(samples, n_groups)
-
-        def read(multiplicities: Any) -> GaussianState:
-            found = self._found(moments.resampled(multiplicities), count, rng)
-            assert found is not None
-            return found.state
-
-        return read
 
 
 def _doubtful(found: ProductReadOff | None, count: int, n_features: int) -> bool:

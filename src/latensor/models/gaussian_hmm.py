@@ -13,13 +13,16 @@ from latensor.arrays.randomness import RandomState
 from latensor.datasets.sequences import draw_points
 from latensor.estimation import read_samples
 from latensor.estimation.hmm import HiddenMarkovModel
-from latensor.estimation.hmm.cells import Cells
+from latensor.estimation.hmm.cells import POINTS, Cells
 from latensor.estimation.hmm.gaussian_states import gaussian_of, random_gaussian
 from latensor.estimation.hmm.peer import check_peer, peer_module
 from latensor.estimation.hmm.read_off import HiddenStates
 from latensor.estimation.hmm.stream import SequenceStream
 from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.sample_source import SampleBatches
 from latensor.exceptions import InvalidInputError
+from latensor.moments.rows import RowSample
+from latensor.moments.second import CovarianceAccumulator
 from latensor.refinement.hmm import GaussianEmission
 
 KINDS = ("spherical", "diag", "full", "tied")
@@ -65,7 +68,8 @@ class GaussianHMM(HiddenMarkovModel):
     -----
     `fit(X, lengths)`, `score`, `decode`, `predict`, `predict_proba`, `sample`, `aic` and `bic` are
     those of hmmlearn; `to_hmmlearn` and `from_hmmlearn` convert. `partial_fit` streams whole
-    sequences along cells and features fixed by the first call.
+    sequences along cells and features fixed by the first call, `fit` goes over a source of
+    batches, and both take weights of sequences. `intervals` says how well the parameters are known.
 
     Examples
     --------
@@ -114,11 +118,32 @@ class GaussianHMM(HiddenMarkovModel):
         return np.asarray(to_host(samples), dtype=np.float64)
 
     def _new_stream(
-        self, rows: Any, n_components: int | None, rng: np.random.Generator
+        self, rows: Any, n_components: int | None, rng: np.random.Generator, weights: Any = None
     ) -> SequenceStream:
+        count = self._n_cells(n_components, len(rows) if weights is None else int(weights.sum()))
+        same = self.covariance_type == "spherical"
+        return self._stream_of(Cells.of(rows, count, same, rng, weights))
+
+    def _surveyed_stream(
+        self, source: SampleBatches, n_components: int | None, rng: np.random.Generator
+    ) -> SequenceStream:
+        known, sample = CovarianceAccumulator(), RowSample(POINTS)
+        for (rows, lengths), weights in source:
+            each = None if weights is None else np.repeat(weights, lengths)
+            known.update(rows, each)
+            sample.update(rows, each)
+        found = known.finalize(host=True)
+        count = self._n_cells(n_components, int(found.weight))
+        same, deviation = self.covariance_type == "spherical", np.sqrt(np.diag(found.covariance))
+        return self._stream_of(
+            Cells.around(found.mean, deviation, sample.samples, count, same, rng, sample.weights)
+        )
+
+    def _n_cells(self, n_components: int | None, n_rows: int) -> int:
         count = _CELLS if n_components is None else _CELLS_PER_STATE * n_components
-        count = max(min(count, len(rows) // 3), 2)
-        cells = Cells.of(rows, count, self.covariance_type == "spherical", rng)
+        return max(min(count, n_rows // 3), 2)
+
+    def _stream_of(self, cells: Cells) -> SequenceStream:
         products = self.covariance_type in ("full", "tied")
         return SequenceStream(
             len(cells.centers), cells, products, self._n_threads(), self._decays()
@@ -153,6 +178,13 @@ class GaussianHMM(HiddenMarkovModel):
             self.covariances_ = emission.covariances * scale**2
         else:
             self.covariances_ = emission.covariances * np.outer(scale, scale)
+
+    def _emission_estimates(self, order: Any) -> dict[str, Any]:
+        tied = self.covariance_type == "tied"
+        return {
+            "means": self.means_[order],
+            "covariances": self.covariances_ if tied else self.covariances_[order],
+        }
 
     def _stored(self, rows: Any) -> tuple[GaussianEmission, Any]:
         # Far from the origin a square would lose the digits that tell states apart.

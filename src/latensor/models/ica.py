@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, ClassVar
 
@@ -12,14 +12,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, generator, is_array, is_numpy, one_blas_thread
+from latensor.estimation.ica_answers import UnmixingAnswers
 from latensor.estimation.ica_certificate import ICACertificate, gaussian_kurtosis
-from latensor.estimation.ica_read_off import Unmixing, read_off, turned_to
+from latensor.estimation.ica_read_off import Unmixing, fitted, read_off, turned_to
 from latensor.estimation.ica_signal import Spectrum, count_sources, signal_space, spectrum
 from latensor.estimation.moment_model import (
     ALGORITHM,
     N_JOBS,
     REFINE,
-    MomentModel,
     component_order,
 )
 from latensor.estimation.parameters import Choice, Interval
@@ -27,7 +27,7 @@ from latensor.estimation.samples import in_library_of, project
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.moments.fourth import MOST_DIRECTIONS, WHOLE, FourthMomentAccumulator
 from latensor.moments.second import Covariance
-from latensor.refinement.ica import gaussian_bound, polish, polish_freely
+from latensor.refinement.ica import Freed, gaussian_bound, polish, polish_freely
 
 _MOST_PASSES = 50
 # Rows on which the polish runs before the last passes over all of them.
@@ -39,11 +39,17 @@ _FEWEST_ROWS = 20_000
 # Below this information in all samples, an unmixing without any knowledge of the noise is worse
 # than the fit of the cumulant that it starts from.
 _ENOUGH_INFORMATION = 1000.0
+# The same where it starts from sources taken for noise-free that show noise.
+_SOME_INFORMATION = 50.0
+# Sources have noise where those without it are so far from independent this rarely.
+_NOISE_SHOWS = 1e-3
+# Noise in a source, in units of its variance, above which its kurtosis must show it too.
+_DROWNED = 4.0
 # A polish on fewer rows than this share of a stream is less exact than the moments of all.
 _ENOUGH_ROWS = 0.25
 
 
-class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # type: ignore[misc]
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  # type: ignore[misc]
     """Independent sources from their mixtures, under Gaussian noise or none (monograph 4.3).
 
     x = A h + z with independent, not Gaussian sources h (k,), a mixing matrix A (d, k) and
@@ -71,7 +77,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
     mixing_ : (d, k), A; columns by falling length, their entry of largest magnitude positive;
         components_ @ mixing_ is the identity
     mean_ : (d,)
-    whitening_ : (k, d), coordinates of unit signal, which components_ rotates
+    whitening_ : (k, d), coordinates of unit signal; components_ combines its rows, nearly by a
+        rotation: independent sources are not quite uncorrelated in a sample
     noise_variance_ : (k,), noise in every source; NaN where its covariance is unknown
     kurtosis_ : (k,), excess kurtosis of every source
     n_components_, n_iter_ : int
@@ -80,8 +87,9 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
     Notes
     -----
     Sources have variance one, the noise that the sensors add to them not counted; where its
-    covariance is unknown, counted. `partial_fit` keeps the fourth moment of up to 16 features
-    whole, and of more along the leading directions of the first rows.
+    covariance is unknown, counted. `intervals` says how well the mixing is known; `to_sklearn` and
+    `from_sklearn` convert to and from FastICA. `partial_fit` keeps the fourth moment of up to 16
+    features whole, and of more along the leading directions of the first rows.
     """
 
     _parameters = {  # noqa: RUF012
@@ -139,32 +147,40 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
             )
         return FourthMomentAccumulator(min(rank, d, MOST_DIRECTIONS), n_threads=self._n_threads())
 
-    def _gather(self, samples: Any, weights: Any) -> FourthMomentAccumulator:
+    def _gather(self, batches: Iterable[tuple[Any, Any]]) -> FourthMomentAccumulator:
         """Moments with the fourth along the directions that hold the signal of all samples."""
-        moments = self._new_moments().update_covariance(samples, weights)
+        moments = self._new_moments()
+        for samples, weights in batches:
+            moments.update_covariance(samples, weights)
         known = moments.covariance.finalize(host=True)
         seen = self._spectrum(known)
-        count = self._count(known, seen)
-        basis, polished = np.eye(self.n_features_in_), self._refines()
-        if self.n_features_in_ > WHOLE:
-            width = count
-            if self.noise is not None and count < seen.rank:
-                space = signal_space(known, seen, count)
-                if space.kind == "unknown":
-                    width = min(max(2 * count, count + 8), seen.rank, MOST_DIRECTIONS)
-                else:
-                    basis = np.linalg.qr(space.projection)[0]
-            if basis.shape[1] > count:
-                basis = np.ascontiguousarray(seen.vectors[:, :width])
+        basis = self._basis_of(known, seen, self._count(known, seen))
         moments.fix(basis, known.mean)
         n_products = ((basis.shape[1] + 1) * (basis.shape[1] + 2) // 2) ** 2
-        affordable = (_START_PRODUCTS if polished else _MOST_PRODUCTS) / n_products
+        affordable = (_START_PRODUCTS if self._refines() else _MOST_PRODUCTS) / n_products
         limit = max(int(affordable), _FEWEST_ROWS)
-        if len(samples) <= limit:
-            return moments.update_fourth(samples, weights)
-        chosen = generator(self.random_state).choice(len(samples), limit, replace=False)
-        chosen.sort()
-        return moments.update_fourth(samples[chosen], None if weights is None else weights[chosen])
+        for samples, weights in batches:
+            if len(samples) == known.count > limit:
+                rng = generator(self.random_state)
+                chosen = np.sort(rng.choice(len(samples), limit, replace=False))
+                part = None if weights is None else weights[chosen]
+                moments.update_fourth(samples[chosen], part)
+            else:
+                moments.update_fourth(samples, weights)
+        return moments
+
+    def _basis_of(self, known: Covariance, seen: Spectrum, count: int) -> Any:
+        """The directions (d, r) along which the fourth moment of all samples is taken."""
+        d = self.n_features_in_
+        if d <= WHOLE or count == d:
+            return np.eye(d)
+        width = count
+        if self.noise is not None and count < seen.rank:
+            space = signal_space(known, seen, count)
+            if space.kind != "unknown":
+                return np.linalg.qr(space.projection)[0]
+            width = min(max(2 * count, count + 8), seen.rank, MOST_DIRECTIONS)
+        return np.ascontiguousarray(seen.vectors[:, :width])
 
     def _spectrum(self, known: Covariance) -> Spectrum:
         seen = spectrum(known.covariance, np.finfo(self._dtype).eps * self.n_features_in_)
@@ -221,8 +237,15 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
             return
         centered = samples - moment.mean
         if found.space is None:
-            self._polish_freely(found, centered, weights, weight)
-            return
+            freed, free = self._freed(found, centered, weights)
+            # With more sensors than sources, their covariance has shown the noise.
+            square = centered.shape[1] == len(found.unmixing)
+            if not (square and free.converged and free.noise_p_value > _NOISE_SHOWS):
+                if free.information.min() * weight >= _ENOUGH_INFORMATION:
+                    self._adopt(freed, free.information * weight / 2, free.n_iter)
+                return
+            found = self._silent()
+        assert found.space is not None
         with one_blas_thread():
             scores = centered @ found.space.projection
         noise, threads = found.space.noise, self._n_threads()
@@ -240,25 +263,40 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
             )
             rotation, n_iter, passes = first.rotation, first.n_iter, _LAST_PASSES
         result = polish(scores, weights, noise, rotation, max_iter=passes, n_threads=threads)
-        found = turned_to(found, result.rotation, moment.fourth_weight)
-        self._adopt(found, result.information * weight, n_iter + result.n_iter)
+        found = turned_to(found, result.unmixing, moment.fourth_weight)
+        n_iter += result.n_iter
+        unheard = self.noise is not None and found.noise_kind == "none"
+        if unheard and result.noise_p_value < _NOISE_SHOWS:
+            share = found.off_diagonal
+            start = fitted(moment, found.whitening.T, found.mixing, found.core, share)
+            freed, free = self._freed(start, centered, weights)
+            if free.converged and free.information.min() * weight >= _SOME_INFORMATION:
+                self._adopt(freed, free.information * weight / 2, n_iter + free.n_iter)
+                return
+        self._adopt(found, result.information * weight, n_iter)
 
-    def _polish_freely(self, found: Unmixing, centered: Any, weights: Any, weight: float) -> None:
+    def _silent(self) -> Unmixing:
+        """What the moments say where there is no noise."""
+        known = Covariance(
+            self._moment.count, self._moment.weight, self._moment.mean, self._moment.covariance
+        )
+        rng = generator(self.random_state)
+        count = int(self.n_components_)
+        return read_off(self._moment, self._spectrum(known), count, False, rng, self.algorithm)
+
+    def _freed(self, found: Unmixing, centered: Any, weights: Any) -> tuple[Unmixing, Freed]:
+        """Polished without any knowledge of the noise."""
         passes = _MOST_PASSES if isinstance(self.refine, str) else int(self.refine)
         with one_blas_thread():
             scores = centered @ found.unmixing.T
         result = polish_freely(
             scores, centered, weights, max_iter=passes, n_threads=self._n_threads()
         )
-        information = result.information * weight
-        if information.min() < _ENOUGH_INFORMATION:
-            return
         with one_blas_thread():
             unmixing = result.unmixing.T @ found.unmixing
             # At the solution this product is the identity; what is left of it is rounding.
             mixing = result.mixing @ np.linalg.inv(unmixing @ result.mixing)
-        found = replace(found, unmixing=unmixing, mixing=mixing)
-        self._adopt(found, information / 2, result.n_iter)
+        return replace(found, unmixing=unmixing, mixing=mixing), result
 
     def _adopt(self, found: Unmixing, information: Any, n_iter: int) -> None:
         """Set the fitted attributes, sources in their fixed order and with fixed signs."""
@@ -285,6 +323,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, MomentModel):  # ty
             gaussian = np.abs(kurtosis) < gaussian_kurtosis(len(order)) * errors
         else:
             gaussian = information < gaussian_bound(len(order))
+            # Where noise drowns a source, what the polish takes for information may be noise.
+            drowned = np.diag(found.noise)[order] > _DROWNED
+            weak = np.abs(kurtosis) < gaussian_kurtosis(len(order)) * errors
+            gaussian = gaussian | (drowned & weak)
             first, second = np.triu_indices(len(order), 1)
             if len(first):
                 pairs = np.maximum(information[first] + information[second], 1.0)

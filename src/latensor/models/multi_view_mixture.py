@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
+from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, RandomState, check_positive_int, generator
+from latensor.arrays import RandomState, check_positive_int, generator
 from latensor.diagnostics.mixture_certificate import (
     DOUBTFUL_OFF_DIAGONAL,
     MixtureCertificate,
     smallest_separation,
 )
+from latensor.estimation.intervals import (
+    NOT_NEGATIVE,
+    PROBABILITY,
+    Estimates,
+    ParameterInterval,
+    matched,
+    random_groups,
+)
+from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.moment_model import (
     ALGORITHM,
     N_COMPONENTS,
     N_JOBS,
     REFINE,
-    MomentModel,
     component_order,
 )
 from latensor.estimation.parameters import Interval
-from latensor.estimation.samples import read_weights
-from latensor.estimation.view_samples import kinds_of, read_views
+from latensor.estimation.view_model import ViewModel
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.multi_view_read_off import (
     MultiViewReadOff,
@@ -34,11 +42,13 @@ from latensor.models.multi_view_read_off import (
     count_components,
     read_off,
 )
+from latensor.moments.rows import row_hashes
 from latensor.moments.views import (
     StreamedViewMoments,
     ViewCovariances,
     ViewMomentAccumulator,
     best_core,
+    leading_directions,
 )
 from latensor.refinement.exponential_family import climb, joint_logs
 from latensor.refinement.multi_view import ViewFamily, ViewState, search_views
@@ -49,11 +59,13 @@ _MOST_STEPS = 200
 _MOST_AUTOMATIC = 20
 # Features held in memory during the polish; more are made anew in every pass.
 _MOST_HELD = 50_000_000
+# Samples looked at together until enough of them differ.
+_ROWS_TO_COMPARE = 2048
 # Share of the marginal in the probabilities that start the polish: none of them is zero.
 _BLEND = 0.02
 
 
-class MultiViewMixture(MomentModel):
+class MultiViewMixture(MixtureAnswers, DensityMixin, ViewModel):  # type: ignore[misc]
     """Clusters seen from several sides: conditional means of every view, and weights.
 
     Given the component the views are independent. Cross-covariances of three views turn them into
@@ -106,9 +118,11 @@ class MultiViewMixture(MomentModel):
             "converged_",
         }
     )
+    _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {
+        "weights": PROBABILITY,
+        "variances": NOT_NEGATIVE,
+    }
     _takes_sparse: ClassVar[bool] = True
-    view_sizes_: tuple[int, ...]
-    kinds_: tuple[str, ...]
     _row_limit: ClassVar[int] = 5000
 
     def __init__(
@@ -132,47 +146,17 @@ class MultiViewMixture(MomentModel):
         self.random_state = random_state
         self.n_jobs = n_jobs
 
-    def _read(
-        self, X: object, sample_weight: object, *, reset: bool, min_samples: int = 1
-    ) -> tuple[Any, Any]:
-        views = read_views(X, None if reset else self.view_sizes_)
-        if views[0].shape[0] < min_samples:
-            raise InvalidInputError(f"views hold no samples: at least {min_samples} are required")
-        weights = read_weights(sample_weight, views[0])
-        if reset:
-            kinds = kinds_of(self.kinds, views)
-            self.view_sizes_ = tuple(int(view.shape[1]) for view in views)
-            self.n_features_in_ = sum(self.view_sizes_)
-            self.kinds_ = kinds
-        if weights is not None and not weights.all():
-            views, weights = [view[weights > 0] for view in views], weights[weights > 0]
-        return views, weights
-
-    def _begin(self, samples: Any) -> None:
-        super()._begin(samples[0])
-
-    def spawn(self) -> MultiViewMixture:
-        """An empty model for a second worker, whose samples can be merged into this one exactly."""
-        worker: MultiViewMixture = super().spawn()
-        worker.view_sizes_, worker.kinds_ = self.view_sizes_, self.kinds_
-        return worker
-
-    def _as_rows(self, samples: Any) -> Any:
-        return np.hstack(
-            [view.toarray() if scipy.sparse.issparse(view) else view for view in samples]
-        )
-
-    def _from_rows(self, rows: Any) -> Any:
-        return np.split(rows, np.cumsum(self.view_sizes_)[:-1], axis=1)
-
     def _new_moments(self) -> StreamedViewMoments:
         wanted = self.n_components
         count = _MOST_AUTOMATIC if isinstance(wanted, str) else int(wanted)
         return StreamedViewMoments(max(2 * count, count + 20))
 
-    def _gather(self, samples: Any, weights: Any) -> StreamedViewMoments:
+    def _gather(self, batches: Iterable[tuple[Any, Any]]) -> StreamedViewMoments:
         """Moments with the third along the maps that all samples show."""
-        known = ViewCovariances().update(samples, weights)
+        known, sparse = ViewCovariances(), [False] * len(self.view_sizes_)
+        for views, weights in batches:
+            known.update(views, weights)
+            sparse = [scipy.sparse.issparse(view) for view in views]
         core = best_core(known, max(self._wanted() - 1, 1))
         count = self._count(known, core)
         if self._readable(count, core):
@@ -180,13 +164,11 @@ class MultiViewMixture(MomentModel):
             frames = [np.linalg.qr(each)[0] for each in maps]
         else:
             frames = [np.zeros((self.view_sizes_[t], 0)) for t in core]
-        centers = [
-            np.zeros_like(mean) if scipy.sparse.issparse(view) else mean
-            for view, mean in zip(samples, known.means, strict=True)
-        ]
-        accumulator = ViewMomentAccumulator(core, frames, centers)
+        accumulator = ViewMomentAccumulator(core, frames, _centers(known, sparse))
         accumulator.covariances = known
-        return self._new_moments().fix(accumulator.update_third(samples, weights))
+        for views, weights in batches:
+            accumulator.update_third(views, weights)
+        return self._new_moments().fix(accumulator)
 
     def _wanted(self) -> int:
         return 2 if isinstance(self.n_components, str) else int(self.n_components)
@@ -225,8 +207,9 @@ class MultiViewMixture(MomentModel):
         if found is None:
             raise NotIdentifiableError(
                 f"n_components={count} means in views of {self.view_sizes_} features are not "
-                f"determined by cross moments: at most {narrowest + 1} are. Leave refine at "
-                "'auto' to fit them by likelihood, or lower n_components"
+                "determined by cross moments (their condition number is infinite): at most "
+                f"{narrowest + 1} are. Leave refine at 'auto' to fit them by likelihood, or lower "
+                "n_components"
             )
         if count > 1 and found.gap < 1:
             raise NotIdentifiableError(
@@ -268,6 +251,7 @@ class MultiViewMixture(MomentModel):
     def _polish(self, samples: Any, weights: Any) -> None:
         count, found = self._start
         known = self._known
+        self._refuse_copies(samples, count)
         scales = [np.sqrt(np.where(v > 0, v, 1.0)) for v in known.variances]
         family = self._family(known.means, scales)
         n_rows, width = samples[0].shape[0], 2 * self.n_features_in_ + 1
@@ -303,6 +287,20 @@ class MultiViewMixture(MomentModel):
         self.n_iter_, self.converged_ = climbed.n_iter, climbed.converged
         self.certificate_ = self._certify(found, f"{named} + EM")
 
+    def _refuse_copies(self, samples: Any, count: int) -> None:
+        """An error where there are fewer different samples than components."""
+        distinct: set[int] = set()
+        n_rows = self._n_rows(samples)
+        for start in range(0, n_rows, _ROWS_TO_COMPARE):
+            block = [view[start : start + _ROWS_TO_COMPARE] for view in samples]
+            distinct.update(row_hashes(self._as_rows(block)).tolist())
+            if len(distinct) >= count:
+                return
+        raise InvalidInputError(
+            f"n_components={count} exceeds the {len(distinct)} distinct samples of {n_rows}: "
+            "lower n_components or give more samples"
+        )
+
     def _blended(self, state: ViewState) -> ViewState:
         """A start in which no probability and no variance is zero."""
         means, variances = [], []
@@ -315,9 +313,71 @@ class MultiViewMixture(MomentModel):
             variances.append(np.maximum(variance, max(float(self.reg_covar), 1e-100)))
         return ViewState(state.weights, means, variances)
 
-    def _joint_logs(self, X: object) -> Any:
-        check_is_fitted(self)
-        views = read_views(X, self.view_sizes_)
+    def _estimates(self) -> Estimates:
+        return {
+            "weights": np.asarray(self.weights_, dtype=np.float64),
+            "means": np.hstack(self.means_).astype(np.float64),
+            "variances": np.hstack(self.variances_).astype(np.float64),
+        }
+
+    def _presented(self, found: dict[str, ParameterInterval]) -> dict[str, ParameterInterval]:
+        for name in ("means", "variances"):
+            ends = []
+            for each in (found[name].low, found[name].high):
+                views = self._from_rows(each)
+                # Probabilities of symbols, and their variances, lie between 0 and 1.
+                ends.append(
+                    [
+                        np.clip(view, *PROBABILITY) if kind == "categorical" else view
+                        for kind, view in zip(self.kinds_, views, strict=True)
+                    ]
+                )
+            found[name] = ParameterInterval(*ends)
+        return found
+
+    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], Estimates]:
+        count, rng = int(self.n_components_), generator(self.random_state)
+        known = ViewCovariances().update(samples)
+        core = best_core(known, max(count - 1, 1))
+        if not self._readable(count, core):
+            raise NotIdentifiableError(
+                f"{count} components in views of {self.view_sizes_} features have no intervals "
+                "from cross moments, which do not determine them"
+            )
+        width = max(2 * count, count + 20)
+        frames = [leading_directions(known, core, t, width) for t in core]
+        sparse = [scipy.sparse.issparse(view) for view in samples]
+        empty = ViewMomentAccumulator(core, frames, _centers(known, sparse))
+        groups = random_groups(self._n_rows(samples), n_groups, generator(self.random_state))
+        parts = [empty.spawn().update([v[groups == g] for v in samples]) for g in range(n_groups)]
+        fitted = self._estimates()
+
+        def read(multiplicities: Any) -> Estimates:
+            total = empty.spawn()
+            for part, number in zip(parts, multiplicities.tolist(), strict=True):
+                if number > 0:
+                    total.merge(part.scaled(number))
+            moments, resampled = total.finalize(), total.covariances
+            state = read_off(moments, resampled, count, self.kinds_, rng, self.algorithm).state
+            found = {
+                "weights": state.weights,
+                "means": np.hstack(state.means),
+                "variances": np.hstack(state.variances),
+            }
+            return matched(found, fitted, "means")
+
+        return read
+
+    def _n_parameters(self) -> int:
+        free = [
+            2 * width if kind == "gaussian" else width - 1
+            for kind, width in zip(self.kinds_, self.view_sizes_, strict=True)
+        ]
+        count = int(self.n_components_)
+        return count - 1 + count * sum(free)
+
+    def _joint_logs(self, X: object) -> tuple[Any, Any]:
+        views, _ = self._read_new(X)
         state = ViewState(
             np.asarray(self.weights_, dtype=np.float64),
             [np.asarray(each, dtype=np.float64) for each in self.means_],
@@ -331,36 +391,8 @@ class MultiViewMixture(MomentModel):
         ]
         family = self._family(centers, scales)
         design = family.design(views, None, hold=False)
-        return joint_logs(design, family.natural(state), self._n_threads())
-
-    def predict(self, X: object) -> Array:
-        """The most probable component of every sample, (n,) integers of NumPy."""
-        return np.argmax(self._joint_logs(X), axis=1)
-
-    def predict_proba(self, X: object) -> Array:
-        """The probability (n, k) of every component given all views of a sample."""
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
-        logs = self._joint_logs(X)
-        normalize_rows(logs, np.empty(0))
-        return logs
-
-    def score_samples(self, X: object) -> Array:
-        """The log-likelihood (n,) of every sample."""
-        from latensor.refinement.gaussian_kernels._kernels import log_sums
-
-        logs = self._joint_logs(X)
-        result = np.empty(len(logs))
-        log_sums(logs, result)
-        return result
-
-    def score(self, X: object, y: object = None) -> float:
-        """The average log-likelihood of the samples."""
-        return float(self.score_samples(X).mean())
-
-    def fit_predict(self, X: object, y: object = None, sample_weight: object = None) -> Array:
-        """Learn the mixture and give the most probable component (n,) of every sample."""
-        return self.fit(X, y, sample_weight).predict(X)
+        logs = joint_logs(design, family.natural(state), self._n_threads())
+        return logs, logs
 
     def sample(self, n_samples: int = 1) -> tuple[list[Any], Any]:
         """Views drawn from the mixture, one symbol in each categorical one, and components (n,)."""
@@ -380,3 +412,11 @@ class MultiViewMixture(MomentModel):
                 symbols = (rng.random((n_samples, 1)) * bounds[:, -1:] > bounds).sum(axis=1)
                 views.append(np.eye(mean.shape[1], dtype=mean.dtype)[symbols])
         return views, labels
+
+
+def _centers(known: ViewCovariances, sparse: list[bool]) -> list[Any]:
+    """What is subtracted before third powers: nothing from sparse views, which stay sparse."""
+    return [
+        np.zeros_like(mean) if thin else mean
+        for mean, thin in zip(known.means, sparse, strict=True)
+    ]

@@ -13,6 +13,12 @@ import scipy.sparse
 from latensor.arrays import RandomState, generator, is_array
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
 from latensor.estimation.findings import Findings, present
+from latensor.estimation.intervals import (
+    Estimates,
+    matched,
+    random_groups,
+    state_estimates,
+)
 from latensor.estimation.mixture_model import MixtureModel
 from latensor.estimation.mixture_polish import smallest_variance
 from latensor.estimation.moment_model import N_JOBS, REFINE
@@ -20,7 +26,7 @@ from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.pearson_roots import Root, central_from_sums, sixth_error, solve
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.rows import RowSample
-from latensor.moments.univariate import SixMomentsAccumulator
+from latensor.moments.univariate import SixMoments, SixMomentsAccumulator
 from latensor.refinement.exponential_family import Climb, climb, held
 from latensor.refinement.gaussian import GaussianState, SphericalFamily
 
@@ -42,12 +48,14 @@ class PearsonCertificate(Findings):
     n_roots : int, admissible roots of Pearson's polynomial: mixtures that meet five moments
     sixth_error : float, how far the sixth moment is from that of the best root, in standard errors
     separation : float, distance of the means in units of the larger deviation
+    gaussian_p_value : float, of one Gaussian, by skewness and kurtosis (Jarque and Bera)
     """
 
     method: str
     n_roots: int
     sixth_error: float
     separation: float
+    gaussian_p_value: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -57,7 +65,7 @@ class PearsonCertificate(Findings):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        return present(_roots(self), _separation(self))
+        return present(_roots(self), _separation(self), _shape(self))
 
 
 def _roots(found: PearsonCertificate) -> Statement:
@@ -85,6 +93,13 @@ def _separation(found: PearsonCertificate) -> Statement:
     if found.separation >= 0.3:
         return Statement("Separation", CAUTION, text + " Their shares are uncertain.")
     return Statement("Separation", BAD, text + " The two may be one of heavier tails.")
+
+
+def _shape(found: PearsonCertificate) -> Statement:
+    text = f"one Gaussian has a p-value of {found.gaussian_p_value:.2g} by skewness and kurtosis"
+    if found.gaussian_p_value < 1e-3:
+        return Statement("Shape", GOOD, f"{text}: the samples are not one.")
+    return Statement("Shape", CAUTION, f"{text}: nothing in these samples asks for two.")
 
 
 class PearsonMixture(MixtureModel):
@@ -162,6 +177,10 @@ class PearsonMixture(MixtureModel):
     ) -> tuple[Any, Any]:
         return super()._read(_column(X), sample_weight, reset=reset, min_samples=min_samples)
 
+    def _is_batch(self, value: Any) -> bool:
+        line = getattr(value, "ndim", 0) == 1 and len(value) > 1
+        return line or super()._is_batch(value)
+
     def _read_new(self, X: object) -> tuple[Any, Any]:
         result: tuple[Any, Any] = super()._read_new(_column(X))
         return result
@@ -203,6 +222,7 @@ class PearsonMixture(MixtureModel):
             n_roots=len(exact),
             sixth_error=sixth_error(exact[0], self._known) if exact else float("nan"),
             separation=gap / float(np.sqrt(self.covariances_.max())),
+            gaussian_p_value=_gaussian_p_value(self._known),
         )
 
     def _polish(self, samples: Any, weights: Any) -> None:
@@ -251,17 +271,18 @@ class PearsonMixture(MixtureModel):
     def _n_free_variances(self) -> int:
         return 2
 
-    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], GaussianState]:
+    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], Estimates]:
         numbers_ = samples[:, 0].astype(np.float64)
         center = float(numbers_.mean())
-        groups = generator(self.random_state).permutation(np.arange(len(numbers_)) % n_groups)
+        groups = random_groups(len(numbers_), n_groups, generator(self.random_state))
         powers = (numbers_ - center) ** np.arange(7)[:, None]
         sums = np.stack([np.bincount(groups, weights=row, minlength=n_groups) for row in powers])
         fitted = self._state()
 
-        def read(multiplicities: Any) -> GaussianState:
+        def read(multiplicities: Any) -> Estimates:
             roots = solve(central_from_sums(sums @ multiplicities, center))
-            return _nearest(roots, fitted)
+            found = state_estimates(_nearest(roots, fitted))
+            return matched(found, state_estimates(fitted), "means")
 
         return read
 
@@ -269,6 +290,14 @@ class PearsonMixture(MixtureModel):
         tags = super().__sklearn_tags__()
         tags.input_tags.one_d_array = True
         return tags
+
+
+def _gaussian_p_value(known: SixMoments) -> float:
+    """The chance that numbers of one Gaussian are as skewed or peaked as these."""
+    variance, third, fourth = known.central[2:5]
+    skewness, kurtosis = third / variance**1.5, fourth / variance**2 - 3
+    # Two degrees of freedom: the tail of chi squared is an exponential.
+    return float(np.exp(-known.weight / 12 * (skewness**2 + kurtosis**2 / 4)))
 
 
 def _nearest(roots: tuple[Root, ...], fitted: GaussianState) -> GaussianState:

@@ -9,7 +9,6 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState, generator
 from latensor.diagnostics.mixture_certificate import smallest_separation
-from latensor.estimation.intervals import ResampledModel
 from latensor.estimation.moment_model import ALGORITHM, N_COMPONENTS, N_JOBS, component_order
 from latensor.estimation.parameters import Choice
 from latensor.estimation.third_moment_model import ThirdMomentModel
@@ -26,7 +25,6 @@ from latensor.models.product_read_off import (
 from latensor.models.view_read_off import best_partition, check_streamed, frames_of, maps_between
 from latensor.moments.second import Covariance
 from latensor.moments.third import ThirdMoment, ThirdMomentAccumulator
-from latensor.refinement.gaussian import GaussianState
 
 # Above this the random views of a partition do not each see all components.
 _COHERENT = 8.0
@@ -97,7 +95,7 @@ class ProductMomentModel(ThirdMomentModel):
         )
 
 
-class ProductMixture(ProductMomentModel, ResampledModel):
+class ProductMixture(ProductMomentModel):
     """Clusters whose features are independent, of any distribution (monograph 4.3).
 
     Given the component, the features are independent; nothing else is assumed of them. Mean,
@@ -157,7 +155,10 @@ class ProductMixture(ProductMomentModel, ResampledModel):
         count = self._count(moments.covariance.finalize(host=True))
         found = self._found(moment, count, generator(self.random_state))
         self._refuse_unidentified(
-            found, count, "about 2 x n_components features are needed, 3 x for method='views'"
+            found,
+            count,
+            "about 2 x n_components features are needed, 3 x for method='views'; lower "
+            "n_components",
         )
         assert found is not None
         order = component_order(found.state.weights, found.state.means)
@@ -185,21 +186,3 @@ class ProductMixture(ProductMomentModel, ResampledModel):
         shifted = means - center
         scores = (samples - center) @ (shifted * precisions).T
         return np.argmax(scores - (shifted**2 @ precisions) / 2 + np.log(self.weights_), axis=1)
-
-    def _state(self) -> GaussianState:
-        return GaussianState(
-            np.asarray(self.weights_, dtype=np.float64),
-            np.asarray(self.means_, dtype=np.float64),
-            np.asarray(self.covariances_, dtype=np.float64),
-        )
-
-    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], GaussianState]:
-        count, rng = int(self.n_components_), generator(self.random_state)
-        moments = self._grouped(samples, n_groups)
-
-        def read(multiplicities: Any) -> GaussianState:
-            found = self._found(moments.resampled(multiplicities), count, rng)
-            assert found is not None
-            return found.state
-
-        return read

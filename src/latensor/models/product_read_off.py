@@ -60,7 +60,8 @@ class ProductReadOff:
 def identified(n_components: int, n_features: int) -> bool:
     """Whether d features determine k components: a rank k - 1 beside an unknown diagonal.
 
-    (d - r)^2 >= d + r for r = k - 1, and d >= 3 r for each of three views to hold the means.
+    (d - r)^2 >= d + r for r = k - 1, and d >= 2 r + 1, so that a feature taken out leaves two sets
+    of r that each hold the means.
     """
     rank = n_components - 1
     return n_features >= 2 * rank + 1 and (n_features - rank) ** 2 >= n_features + rank

@@ -206,21 +206,6 @@ class SphericalGaussianMixture(ThirdMomentModel, MixtureModel):
     def _n_free_variances(self) -> int:
         return 1 if self.variance == "common" else int(self.n_components_)
 
-    def _resampler(self, samples: Any, n_groups: int) -> Callable[[Any], GaussianState]:
-        count, rng = int(self.n_components_), generator(self.random_state)
-        moments = self._grouped(samples, n_groups)
-
-        def read(multiplicities: Any) -> GaussianState:
-            found = self._found(moments.resampled(multiplicities), count, rng)
-            if found is None:
-                raise NotIdentifiableError(
-                    f"{count} means in {self.n_features_in_} dimensions have no intervals from "
-                    "three moments, which do not determine them"
-                )
-            return found.state
-
-        return read
-
 
 def _doubtful(found: SphericalReadOff | None, count: int, n_features: int) -> bool:
     """Whether restarts should stand beside what was read off."""

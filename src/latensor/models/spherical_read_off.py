@@ -82,8 +82,8 @@ def identified(n_components: int, n_features: int, common: bool) -> bool:
 def count_components(values: Any, weight: float) -> int:
     """The number of components that the spectrum shows: signal eigenvalues plus one.
 
-    The smallest r such that eigenvalue r + 1 lies below the edge s (1 + sqrt(d / n))^2 of the
-    noise, s being the mean of those after the first r; at most d.
+    The smallest r such that eigenvalue r + 1 lies below s (1 + e), the edge of the noise, s being
+    the mean of those after the first r and e their `noise_edge`; at most d.
     """
     count = len(values)
     for rank in range(count):

@@ -108,6 +108,49 @@ class FourthMomentAccumulator(SubspaceAccumulator):
         )
 
 
+class GroupedFourthMoments:
+    """The moments of groups of samples, to be summed with any multiplicities: a bootstrap.
+
+    Parameters
+    ----------
+    samples : (n, d)
+    groups : (n,) integers, the group of every sample
+    n_groups : int
+    basis : (d, r), orthonormal columns
+    center : (d,)
+    """
+
+    def __init__(self, samples: Any, groups: Any, n_groups: int, basis: Any, center: Any) -> None:
+        self._basis, self._center = basis, center
+        self._counts = np.bincount(groups, minlength=n_groups)
+        first, second, sums = [], [], []
+        with one_blas_thread():
+            for group in range(n_groups):
+                rows = samples[groups == group].astype(np.float64)
+                sums.append(homogeneous_sums(rows, None, center, basis))
+                rows -= center
+                first.append(rows.sum(axis=0))
+                second.append(rows.T @ rows)
+        self._first, self._second, self._sums = np.stack(first), np.stack(second), np.stack(sums)
+
+    def resampled(self, multiplicities: Any) -> FourthMoment:
+        """The central moments of all groups, each counted so many times."""
+        weight = float(multiplicities @ self._counts)
+        gap = np.tensordot(multiplicities, self._first, axes=1) / weight
+        second = np.tensordot(multiplicities, self._second, axes=1) / weight
+        sums = unpacked(np.tensordot(multiplicities, self._sums, axes=1))
+        fourth_weight, cumulant = fourth_cumulant(sums)
+        return FourthMoment(
+            round(weight),
+            weight,
+            self._center + gap,
+            second - np.outer(gap, gap),
+            self._basis,
+            fourth_weight,
+            cumulant,
+        )
+
+
 def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads: int = 1) -> Any:
     """The packed sums of z (x) z (x) z (x) z over rows, z = (1, B'(x - c)).
 

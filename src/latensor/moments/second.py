@@ -21,6 +21,7 @@ from latensor.moments.batches import (
     as_batch,
     as_weights,
     cross_scatter,
+    only_rounding,
     total_weight,
     weighted_mean,
 )
@@ -200,7 +201,13 @@ class CovarianceAccumulator(_Scatter):
         host : bool, True gives the NumPy sums in double precision instead
         """
         means, covariances = self._read(host)
-        return Covariance(self.count, self.weight, means[0], covariances[0])
+        mean, covariance = means[0], covariances[0]
+        if host:
+            # Scaled to variance one, what rounding leaves of a constant would look like a signal.
+            constant = only_rounding(mean, np.diagonal(covariance).real, self.count)
+            if constant.any():
+                covariance = np.where(constant[:, None] | constant, 0.0, covariance)
+        return Covariance(self.count, self.weight, mean, covariance)
 
 
 class CrossCovarianceAccumulator(_Scatter):

@@ -15,7 +15,12 @@ import scipy.sparse
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import InvalidInputError
-from latensor.moments.batches import cross_scatter, total_weight, weighted_mean
+from latensor.moments.batches import (
+    cross_scatter,
+    only_rounding,
+    total_weight,
+    weighted_mean,
+)
 
 # Views of up to so many features keep all their directions in a stream.
 _WHOLE = 32
@@ -114,6 +119,15 @@ class ViewCovariances:
         self.weight += weight
         return self
 
+    def scaled(self, factor: float) -> ViewCovariances:
+        """The same with every sample counted `factor` times."""
+        result = ViewCovariances()
+        result.count, result.weight = round(factor * self.count), factor * self.weight
+        result.means = list(self.means)
+        result.scatters = {pair: factor * scatter for pair, scatter in self.scatters.items()}
+        result.squares = [factor * square for square in self.squares]
+        return result
+
     @property
     def cross(self) -> dict[tuple[int, int], Any]:
         """The cross-covariances."""
@@ -121,8 +135,12 @@ class ViewCovariances:
 
     @property
     def variances(self) -> list[Any]:
-        """The variances of all features."""
-        return [square / self.weight for square in self.squares]
+        """The variances of all features, zero where they do not vary."""
+        found = [square / self.weight for square in self.squares]
+        return [
+            np.where(only_rounding(mean, variances, self.count), 0.0, variances)
+            for mean, variances in zip(self.means, found, strict=True)
+        ]
 
 
 def _square_sums(view: Any, mean: Any, weights: Any) -> Any:
@@ -204,6 +222,14 @@ class ViewMomentAccumulator:
         if other._third is not None:
             self._take(other._third, other._squares)
         return self
+
+    def scaled(self, factor: float) -> ViewMomentAccumulator:
+        """The same with every sample counted `factor` times: for a bootstrap."""
+        result = self.spawn()
+        result.covariances = self.covariances.scaled(factor)
+        squares = {pair: factor * square for pair, square in self._squares.items()}
+        result._take(factor * self._third, squares)
+        return result
 
     def spawn(self) -> ViewMomentAccumulator:
         """An empty accumulator with the same frames."""

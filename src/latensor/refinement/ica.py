@@ -9,6 +9,11 @@ for a Gaussian. It is taken less its linear part E[g(y) y] y / v, which tells no
 add what scores lack of being white. A rotation by q in the plane of i and j changes the difference
 of the equations of i and j by q (I_i + I_j), which is Newton's step.
 
+A rotation makes the scores exactly as white as their covariance says, although independent sources
+are so only up to 1 / sqrt(n). At the best rotation that is let go: a share a of y_j is taken out of
+y_i, and b of y_i out of y_j, by least squares over the two equations and E[y_i y_j] = N_ij, each in
+units of its error. For the true densities that is the step of maximum likelihood.
+
 For i != j, N_ij is the covariance of the scores themselves, since sources have none. So the same
 equations, one by one, determine the unmixing under noise of any unknown covariance, and, with
 sensors in place of y_j, the columns of the mixing matrix: E[g(y_j) x] - E[g'(y_j)] Cov(x, y_j).
@@ -21,6 +26,7 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
+from scipy.stats import chi2
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
 
@@ -31,6 +37,8 @@ _FLAT = 20.0
 _BLOCK = 2048
 _PARTS = 16
 _LONGEST_TURN = 0.5
+# Rotations that still turn further than this are not let go.
+_NEARLY = 0.1
 _STRAIGHT = 3.0
 # A step below this share of the standard error of every angle changes nothing that matters.
 _NEGLIGIBLE = 0.01
@@ -55,13 +63,18 @@ class Polished:
     Attributes
     ----------
     rotation : (k, k), orthonormal columns
+    unmixing : (k, k), columns of length one near those of the rotation, without its bond
     information : (k,), I of every source, per sample: zero for a Gaussian
+    noise_p_value : float, how often the equations of independent sources under this noise are
+        solved as badly; NaN where the rotation has not settled
     n_iter : int, passes over the scores
     converged : bool
     """
 
     rotation: Any
+    unmixing: Any
     information: Any
+    noise_p_value: float
     n_iter: int
     converged: bool
 
@@ -89,16 +102,26 @@ def polish(
     weight = float(len(scores)) if weights is None else float(weights.sum())
     converged, n_iter = False, 0
     information = np.zeros(rotation.shape[1])
+    unmixing, evidence = rotation, float("nan")
     while n_iter < max_iter and not converged:
         sums = _sums(scores, weights, rotation, n_threads)
-        turn, information = newton_turn(sums, rotation.T @ noise @ rotation, weight)
+        turned_noise = rotation.T @ noise @ rotation
+        turn, information = newton_turn(sums, turned_noise, weight)
         n_iter += 1
         precision = np.sqrt(weight * (information[:, None] + information))
         converged = bool((np.abs(turn) * precision).max(initial=0.0) < _NEGLIGIBLE)
+        nearly = float(np.abs(turn).max(initial=0.0)) < _NEARLY
+        if nearly and (converged or n_iter == max_iter):
+            move = released_move(sums, turned_noise, weight)
+            evidence = misfit_p_value(sums, turned_noise, weight)
+            unmixing = rotation + rotation @ move
+            unmixing = unmixing / np.linalg.norm(unmixing, axis=0)
         with one_blas_thread():
             left, _, right = np.linalg.svd(rotation @ scipy.linalg.expm(turn))
         rotation = left @ right
-    return Polished(rotation, information, n_iter, converged)
+        if not nearly:
+            unmixing = rotation
+    return Polished(rotation, unmixing, information, evidence, n_iter, converged)
 
 
 @dataclass(frozen=True)
@@ -109,11 +132,13 @@ class Freed:
     ----------
     unmixing : (k, k), columns that turn the scores into sources of variance one, noise included
     mixing : (d, k), what every sensor sees of each of these sources
+    noise_p_value : float, how often sources without noise are as correlated as these
     information, n_iter, converged : as in `Polished`
     """
 
     unmixing: Any
     mixing: Any
+    noise_p_value: float
     information: Any
     n_iter: int
     converged: bool
@@ -166,7 +191,29 @@ def polish_freely(
         slope = np.einsum("jm,mj->j", coefficients, slopes)
         mixing = seen / weight - (cross_covariance.T @ unmixing) * slope
     mixing /= np.maximum(information, np.finfo(float).tiny)
-    return Freed(unmixing, mixing, information, n_iter, converged)
+    evidence = noise_p_value(unmixing.T @ covariance @ unmixing, information, weight)
+    return Freed(unmixing, mixing, evidence, information, n_iter, converged)
+
+
+def noise_p_value(correlation: Any, information: Any, weight: float) -> float:
+    """How often sources without noise are as correlated as these, unmixed under any noise.
+
+    The correlation of two has then the variance (1 / I_i + 1 / I_j - 1) / n: the error of each of
+    the two shares is that of its equation, 1 / (n I), and both have the sampling error of the
+    correlation itself in them.
+
+    Parameters
+    ----------
+    correlation : (k, k), of the sources that `polish_freely` gives
+    information : (k,), theirs
+    weight : float, samples n
+    """
+    first, second = np.triu_indices(len(information), 1)
+    if len(first) == 0:
+        return float("nan")
+    inverse = 1 / np.maximum(information, np.finfo(float).tiny)
+    variances = np.maximum(inverse[first] + inverse[second] - 1, 1.0) / weight
+    return float(chi2.sf((correlation[first, second] ** 2 / variances).sum(), len(first)))
 
 
 def newton_move(sums: _Sums) -> tuple[Any, Any, Any]:
@@ -226,6 +273,55 @@ def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
 
     Two sources that are Gaussian as far as the samples tell are not turned into each other.
     """
+    equations, information = _equations(sums, noise)
+    pairs = information[:, None] + information
+    turn = -(equations - equations.T) / np.maximum(pairs, np.finfo(float).tiny)
+    gaussian = weight * information < _FLAT
+    turn[np.ix_(gaussian, gaussian)] = 0.0
+    np.fill_diagonal(turn, 0.0)
+    longest = float(np.abs(turn).max(initial=0.0))
+    return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
+
+
+def released_move(sums: _Sums, noise: Any, weight: float) -> Any:
+    """The move (k, k), y_j += sum_i y_i E_ij, that solves all equations of each pair best.
+
+    With v = E[y^2] and J = I / v the share a of y_j in y_i and b of y_i in y_j solve
+    (J_i + 1) a + b = c - e_ij and a + (J_j + 1) b = c - e_ji, where c = E[y_i y_j] - N_ij and e
+    are the equations, whose errors are I_i v_j, I_j v_i and, of c, v_i v_j over n.
+    """
+    equations, information = _equations(sums, noise)
+    shares = information / sums.squares
+    excess = sums.second - noise
+    determinant = shares[:, None] + shares + np.outer(shares, shares)
+    found = shares * (excess - equations) + equations.T - equations
+    found /= np.maximum(determinant, np.finfo(float).tiny)
+    gaussian = np.ix_(*(2 * [weight * information < _FLAT]))
+    found[gaussian] = excess[gaussian] / 2
+    np.fill_diagonal(found, 0.0)
+    return -found.T
+
+
+def misfit_p_value(sums: _Sums, noise: Any, weight: float) -> float:
+    """How often independent sources under this noise solve the three equations of a pair as badly.
+
+    Whatever a and b are, e_ij / J_i + e_ji / J_j + c, in the terms of `released_move`, has mean
+    zero and variance v_j v_i^2 / I_i + v_i v_j^2 / I_j + v_i v_j over n.
+    """
+    equations, information = _equations(sums, noise)
+    first, second = np.triu_indices(len(information), 1)
+    if len(first) == 0:
+        return float("nan")
+    squares = sums.squares
+    inverse = squares / np.maximum(information, np.finfo(float).tiny)
+    scaled = equations * inverse[:, None]
+    rest = (scaled + scaled.T + sums.second - noise)[first, second]
+    widths = np.outer(squares, squares) * (inverse[:, None] + inverse + 1)
+    return float(chi2.sf((weight * rest**2 / widths[first, second]).sum(), len(first)))
+
+
+def _equations(sums: _Sums, noise: Any) -> tuple[Any, Any]:
+    """E[g(y_i) y_j] - N_ij E[g'(y_i)] for all pairs (k, k), g without its linear part; I (k,)."""
     linear = np.einsum("mii->mi", sums.cross)
     tangents = linear - sums.squares * sums.slopes
     spread = (
@@ -234,14 +330,7 @@ def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
     coefficients, information = _best_combination(spread, tangents, sums)
     corrected = sums.cross - noise * sums.slopes[:, :, None]
     corrected -= (linear / sums.squares)[:, :, None] * (sums.second - noise)
-    equations = np.einsum("im,mij->ij", coefficients, corrected)
-    pairs = information[:, None] + information
-    turn = -(equations - equations.T) / np.maximum(pairs, np.finfo(float).tiny)
-    gaussian = weight * information < _FLAT
-    turn[np.ix_(gaussian, gaussian)] = 0.0
-    np.fill_diagonal(turn, 0.0)
-    longest = float(np.abs(turn).max(initial=0.0))
-    return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
+    return np.einsum("im,mij->ij", coefficients, corrected), information
 
 
 def functions(scores: Any) -> tuple[Any, Any]:

@@ -11,28 +11,33 @@ from sklearn.base import BaseEstimator, clone
 from latensor.arrays import generator
 from latensor.arrays.threads import thread_count
 from latensor.datasets.sequences import stationary_distribution
-from latensor.estimation.hmm.answers import HiddenMarkovAnswers
 from latensor.estimation.hmm.certificate import HMMCertificate
+from latensor.estimation.hmm.intervals import HiddenMarkovIntervals
 from latensor.estimation.hmm.moment_starts import MomentStart, moment_starts
 from latensor.estimation.hmm.portfolio import Chosen, Start, compete, likeliest
 from latensor.estimation.hmm.read_off import HiddenStates
-from latensor.estimation.hmm.sequence_input import SHORTEST, read_lengths
+from latensor.estimation.hmm.sequence_input import (
+    SHORTEST,
+    is_sequence_batch,
+    read_lengths,
+    weighted_sequences,
+)
+from latensor.estimation.hmm.source_fit import SequenceSources
 from latensor.estimation.hmm.stream import SequenceStream
 from latensor.estimation.moment_model import N_COMPONENTS, N_JOBS, REFINE, component_order
 from latensor.estimation.parameters import Choice, Range, check_parameters
+from latensor.estimation.sample_source import as_batches
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.moments.sequences import DECAYS, SequenceSample
+from latensor.moments.sequences import DECAYS, Pairs, SequenceSample
 from latensor.refinement.hmm import HiddenChain, Sequences, climb
 
 # Random starts beside those of the moments; more where these are weaker than their noise, and for
-# so few rows that they cost next to nothing.
-_RANDOM, _MORE_RANDOM = 5, 10
+# so few rows that they cost next to nothing, though never more than three for a state.
+_RANDOM, _MORE_RANDOM, _FOR_A_STATE = 5, 8, 3
 _FEW_ROWS = 10_000
 # The climb of refine="auto": passes at most, and the gain per row below which it ends.
 _MOST_PASSES = 300
 _TOLERANCE = 2e-7
-# Rows of a stream that are kept to polish on.
-_STREAM_ROWS = 100_000
 # Directions of the pair tables below the edge of their noise tell nothing.
 _EDGE = 1.0
 
@@ -47,13 +52,14 @@ class Callables:
         return "an algorithm of lt.decomposition"
 
 
-class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[misc]
+class HiddenMarkovModel(SequenceSources, HiddenMarkovIntervals, BaseEstimator):  # type: ignore[misc]
     """Base of the hidden Markov models: moments, portfolio, climb, and what is asked of a fit.
 
     A subclass stores its parameters in `__init__` and defines
 
     _read(X, reset) : rows as symbols (n,) or points (n, p)
-    _new_stream(rows, n_components, rng) : an empty SequenceStream
+    _new_stream(rows, n_components, rng, weights) : an empty SequenceStream
+    _surveyed_stream(source, n_components, rng) : the same from a pass over batches
     _prepared(rows) : rows as the stream and the climb take them
     _emission_of(states, symbols, noise) : emissions from what was read off
     _random_emission(k, rows, rng) : emissions of a random start
@@ -88,26 +94,42 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         }
     )
 
-    def fit(self, X: object, lengths: object = None) -> Self:
+    def fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
         """Learn the model from one or many sequences.
 
         Parameters
         ----------
-        X : rows of all sequences, one after the other
+        X : rows of all sequences, one after the other; or a source: a list of batches, or an
+            object whose `__iter__` yields them anew each time. A batch is the rows of one
+            sequence, or a tuple (rows, lengths) or (rows, lengths, sample_weight)
         lengths : how many rows each sequence has, in order; None for one sequence
+        sample_weight : how often each sequence counts, (n_sequences,); a weight of 2 is the same
+            as giving the sequence twice
+
+        Notes
+        -----
+        A source of up to 100,000 rows is read into memory and gives what its rows give. A longer
+        one is gone over twice, for the pairs of symbols and for the windows along the features
+        these choose, after one pass that numbers the symbols where `n_features` does not, or that
+        finds the cells of points; the climb runs on a sample of its sequences.
         """
         check_parameters(self, self._parameters)
+        batches = as_batches(X, is_sequence_batch)
+        if batches is not None:
+            return self._fit_source(batches, lengths, sample_weight)
         rows = self._read(X, reset=True)
-        sizes = self._check_sizes(rows, lengths)
+        return self._fit_rows(*self._sequences_of(rows, lengths, sample_weight))
+
+    def _fit_rows(self, rows: Any, sizes: Any, weights: Any) -> Self:
         self._begin()
         rng = generator(self.random_state)
-        self._stream = self._new_stream(rows, self._states_wanted(), rng)
+        self._stream = self._new_stream(rows, self._states_wanted(), rng, _each(weights, sizes))
         prepared = self._prepared(rows)
-        self._stream.start(prepared, sizes, self._states_wanted())
-        self._settle(prepared, sizes, rng)
+        self._stream.start(prepared, sizes, self._states_wanted(), weights)
+        self._settle(prepared, sizes, weights, rng)
         return self
 
-    def partial_fit(self, X: object, lengths: object = None) -> Self:
+    def partial_fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
         """Add whole sequences; the parameters are read off when they are first asked for.
 
         The first call fixes the features that moments are taken along (and the number of states
@@ -118,24 +140,26 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         ----------
         X : rows of all sequences, one after the other
         lengths : how many rows each sequence has, in order; None for one sequence
+        sample_weight : how often each sequence counts, (n_sequences,); a weight of 2 is the same
+            as giving the sequence twice
         """
         check_parameters(self, self._parameters)
         fresh = "_stream" not in self.__dict__
         rows = self._read(X, reset=fresh)
-        sizes = self._check_sizes(rows, lengths)
+        rows, sizes, weights = self._sequences_of(rows, lengths, sample_weight)
         if fresh:
             self._begin()
             rng = generator(self.random_state)
-            self._stream = self._new_stream(rows, self._states_wanted(), rng)
+            self._stream = self._new_stream(rows, self._states_wanted(), rng, _each(weights, sizes))
             prepared = self._prepared(rows)
-            self._stream.start(prepared, sizes, self._states_wanted())
+            self._stream.start(prepared, sizes, self._states_wanted(), weights)
             if self.refine != 0:
-                self._sample = SequenceSample(_STREAM_ROWS)
+                self._sample = SequenceSample(self._row_limit)
         else:
             prepared = self._prepared(rows)
-            self._stream.update(prepared, sizes)
+            self._stream.update(prepared, sizes, weights)
         if "_sample" in self.__dict__:
-            self._sample.update(prepared, sizes)
+            self._sample.update(prepared, sizes, weights)
         self._forget()
         return self
 
@@ -176,21 +200,25 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
                 setattr(worker, name, getattr(self, name))
         worker._stream = self._stream.spawn()
         if worker.refine != 0:
-            worker._sample = SequenceSample(_STREAM_ROWS)
+            worker._sample = SequenceSample(worker._row_limit)
         return worker
 
     def _states_wanted(self) -> int | None:
         return None if self.n_components == "auto" else int(self.n_components)
 
-    def _check_sizes(self, rows: Any, lengths: object) -> Any:
+    def _sequences_of(
+        self, rows: Any, lengths: object, sample_weight: object, *, enough: bool = True
+    ) -> tuple[Any, Any, Any]:
+        """Rows, lengths (s,) and weights (s,) or None, without the sequences of weight zero."""
         sizes = read_lengths(lengths, len(rows), shortest=SHORTEST)
+        rows, sizes, weights = weighted_sequences(rows, sizes, sample_weight)
         wanted = self._states_wanted()
-        if wanted is not None and len(rows) < wanted:
+        if enough and wanted is not None and len(rows) < wanted:
             raise InvalidInputError(
                 f"n_samples={len(rows)} should be at least n_components={wanted}: give more rows "
                 "or ask for fewer states"
             )
-        return sizes
+        return rows, sizes, weights
 
     def _begin(self) -> None:
         self._forget()
@@ -201,14 +229,14 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         for name in type(self)._read_off_names:
             self.__dict__.pop(name, None)
 
-    def _settle(self, rows: Any, lengths: Any, rng: np.random.Generator) -> None:
+    def _settle(self, rows: Any, lengths: Any, weights: Any, rng: np.random.Generator) -> None:
         """Read the moments off and, where there are rows and refine asks for it, climb."""
         k = self._stream.n_components if self.n_components == "auto" else int(self.n_components)
         pairs = self._stream.pairs.finalize()
         strength = self._stream.strength(k)
         starts: list[MomentStart] = []
         if self._stream.n_components == k:
-            starts = moment_starts(self._stream, self.views, self.algorithm, self._emission_of, rng)
+            starts = self._moment_starts(pairs, rng)
         if (self.refine == 0 or rows is None) and (not starts or strength < _EDGE):
             self._refuse(k, starts, strength)
         n_threads = thread_count(self.n_jobs)
@@ -217,16 +245,16 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         if rows is None:
             chosen = Chosen(starts[0], starts[0].chain)
         elif self.refine == 0:
-            chosen = likeliest([*starts], rows, lengths, n_threads)
+            chosen = likeliest([*starts], rows, lengths, n_threads, weights)
         else:
-            chosen = self._trials(k, starts, strength, rows, lengths, rng)
+            chosen = self._trials(k, starts, strength, rows, lengths, weights, rng)
         chain = chosen.chain
         if rows is not None and self.refine != 0:
             automatic = self.refine == "auto"
             climbed = climb(
                 chain,
                 rows,
-                Sequences.of(lengths),
+                Sequences.of(lengths, weights=weights),
                 max_iter=_MOST_PASSES if automatic else int(self.refine),
                 tol=_TOLERANCE if automatic else 0.0,
                 accelerate=automatic,
@@ -249,6 +277,20 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
             converged=converged,
             n_rows=int(pairs.n_rows),
             n_sequences=int(pairs.n_sequences),
+            constant_features=() if self._stream.cells is None else self._stream.cells.constant,
+        )
+
+    def _moment_starts(self, pairs: Pairs, rng: np.random.Generator) -> list[MomentStart]:
+        windows = self._stream.windows
+        assert windows is not None
+        return moment_starts(
+            pairs,
+            windows.finalize(),
+            windows.features,
+            self.views,
+            self.algorithm,
+            self._emission_of,
+            rng,
         )
 
     def _trials(
@@ -258,17 +300,18 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         strength: float,
         rows: Any,
         lengths: Any,
+        weights: Any,
         rng: np.random.Generator,
     ) -> Chosen:
         candidates: list[Start] = [*starts]
         automatic, n_threads = self.refine == "auto", self._n_threads()
         sure = strength >= _EDGE and len(rows) > _FEW_ROWS
-        count = _RANDOM if sure else _MORE_RANDOM
+        count = min(_RANDOM if sure else _MORE_RANDOM, _FOR_A_STATE * k)
         if k > 1 and (automatic or not starts):
             candidates += [self._random_start(k, i, rows, rng) for i in range(count)]
         if automatic and k > 1:
-            return compete(candidates, rows, lengths, self._softened, n_threads)
-        chosen = likeliest(candidates, rows, lengths, n_threads)
+            return compete(candidates, rows, lengths, self._softened, n_threads, weights)
+        chosen = likeliest(candidates, rows, lengths, n_threads, weights)
         return Chosen(chosen.start, self._softened(chosen.chain), chosen.trials)
 
     def _random_start(self, k: int, number: int, rows: Any, rng: np.random.Generator) -> Start:
@@ -312,12 +355,12 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
     def __getattr__(self, name: str) -> Any:
         # Reading off costs a decomposition: a stream does it once asked, not once per batch.
         if name in type(self)._read_off_names and "_stream" in self.__dict__:
-            rows = lengths = None
+            rows = lengths = weights = None
             if "_sample" in self.__dict__ and self._sample.pieces:
-                rows, lengths = self._sample.finalize()
+                rows, lengths, weights = self._sample.finalize()
             if not self._stream.pairs.finalize().n_rows:
                 raise AttributeError(f"{type(self).__name__} has seen no sequences yet")
-            self._settle(rows, lengths, generator(self.random_state))
+            self._settle(rows, lengths, weights, generator(self.random_state))
             if name in self.__dict__:
                 return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -326,7 +369,7 @@ class HiddenMarkovModel(HiddenMarkovAnswers, BaseEstimator):  # type: ignore[mis
         return "_stream" in self.__dict__ or "transmat_" in self.__dict__
 
     def _new_stream(
-        self, rows: Any, n_components: int | None, rng: np.random.Generator
+        self, rows: Any, n_components: int | None, rng: np.random.Generator, weights: Any = None
     ) -> SequenceStream:
         raise NotImplementedError(f"{type(self).__name__} must say which moments it needs")
 
@@ -354,3 +397,8 @@ def _states_of(start: Start, starts: Sequence[MomentStart]) -> HiddenStates | No
     if isinstance(start, MomentStart):
         return start.states
     return starts[0].states if starts else None
+
+
+def _each(weights: Any, lengths: Any) -> Any:
+    """The weights (n,) of all rows of weighted sequences."""
+    return None if weights is None else np.repeat(weights, lengths)

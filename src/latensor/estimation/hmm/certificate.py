@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.estimation.findings import listed, present
 
 # The weakest direction over the edge of its noise.
 _FIRM, _DOUBTFUL = 2.0, 1.0
@@ -33,6 +34,7 @@ class HMMCertificate:
     n_iter : int, passes of the climb over all rows
     converged : bool or None, whether it stopped by itself; None without a climb
     n_rows, n_sequences : int
+    constant_features : columns that do not vary
     """
 
     n_components: int
@@ -45,12 +47,19 @@ class HMMCertificate:
     converged: bool | None
     n_rows: int
     n_sequences: int
+    constant_features: tuple[int, ...] = ()
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings in plain words, each with a level."""
-        found = [self._noise(), self._fit(), self._conditioning(), self._rivals(), self._climb()]
-        return tuple(statement for statement in found if statement is not None)
+        return present(
+            self._noise(),
+            self._fit(),
+            self._conditioning(),
+            self._rivals(),
+            self._climb(),
+            self._constant(),
+        )
 
     @property
     def verdict(self) -> str:
@@ -137,6 +146,16 @@ class HMMCertificate:
                 "model is not the whole truth about these sequences. Compare several seeds.",
             )
         return Statement("starts", GOOD, f"Of the starts these ended highest: {listing}.")
+
+    def _constant(self) -> Statement | None:
+        if not self.constant_features:
+            return None
+        return Statement(
+            "constant columns",
+            CAUTION,
+            f"Column {listed(self.constant_features)} does not vary: it says nothing about the "
+            "states, and its variance is min_covar. Leave it out.",
+        )
 
     def _climb(self) -> Statement | None:
         if self.converged is None:

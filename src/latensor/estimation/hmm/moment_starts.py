@@ -16,7 +16,7 @@ from latensor.estimation.hmm.read_off import (
     read_chain,
     read_states,
 )
-from latensor.estimation.hmm.stream import SequenceStream
+from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.hmm import HiddenChain
 
 # The share of the average that the symbols of every state are mixed with, at most: none is
@@ -39,7 +39,9 @@ class MomentStart(Start):
 
 
 def moment_starts(
-    stream: SequenceStream,
+    pairs: Pairs,
+    sums: Windows,
+    features: Any,
     views: str,
     algorithm: Any,
     emission: Callable[[HiddenStates, Any, float], Any],
@@ -49,21 +51,20 @@ def moment_starts(
 
     Parameters
     ----------
-    stream : the moments
+    pairs, sums : the moments
+    features : (d, r) that windows were summed along, for r + 1 states
     views : "lag", "window" or "auto" for both
     algorithm : "auto" or an algorithm of `lt.decomposition`
     emission : makes emissions of what was read off, of the probabilities (k, d) of the symbols,
         and of the scale 1 / sqrt(n) of the noise
     rng : draws the start of the decomposition
     """
-    assert stream.windows is not None
-    pairs, sums = stream.pairs.finalize(), stream.windows.finalize()
     noise = 1 / np.sqrt(max(sums.weight, 1.0))
     frequency = pairs.counts / pairs.n_rows
     starts = []
     kinds = ("lag", "window") if views == "auto" else (views,)
-    for kind in kinds if stream.n_components > 1 else kinds[:1]:
-        states = read_states(sums, stream.windows.features, kind, algorithm, rng)
+    for kind in kinds if features.shape[1] > 0 else kinds[:1]:
+        states = read_states(sums, features, kind, algorithm, rng)
         mixed = min(_MIXED, noise)
         symbols = (1 - mixed) * project_to_simplex(states.symbols) + mixed * frequency
         startprob, transmat = read_chain(pairs, symbols)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import scipy.sparse
 
 from latensor.arrays import is_array, to_host
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batches import as_weights
 
 # A state has a past and a future only where a row stands before and one after.
 SHORTEST = 3
@@ -48,6 +50,53 @@ def read_lengths(lengths: object, n_rows: int, *, shortest: int = 1) -> Any:
             "sequence, one with a row before and one after it; join or drop shorter ones"
         )
     return found
+
+
+def weighted_sequences(rows: Any, lengths: Any, sample_weight: object) -> tuple[Any, Any, Any]:
+    """Rows, lengths (s,) and weights (s,) or None, without the sequences of weight zero."""
+    if sample_weight is None:
+        return rows, lengths, None
+    if isinstance(sample_weight, numbers.Real):
+        sample_weight = np.full(len(lengths), sample_weight, dtype=np.float64)
+    given = np.asarray(to_host(sample_weight) if is_array(sample_weight) else sample_weight)
+    if given.shape == (len(rows),) != (len(lengths),):
+        raise InvalidInputError(
+            f"sample_weight holds one number per row ({len(rows)}): give one per sequence "
+            f"({len(lengths)}), a chain has no weights for its rows"
+        )
+    weights = as_weights(sample_weight, len(lengths), "sample_weight")
+    if not weights.any():
+        raise InvalidInputError("sample_weight is zero for every sequence: give a positive one")
+    if weights.all():
+        return rows, lengths, weights
+    kept = weights > 0
+    return rows[np.repeat(kept, lengths)], lengths[kept], weights[kept]
+
+
+def is_sequence_batch(value: Any) -> bool:
+    """Whether an entry of a list is a batch of sequences rather than a row."""
+    if isinstance(value, list | tuple):
+        return 2 <= len(value) <= 3 and getattr(value[0], "ndim", 0) >= 1
+    return getattr(value, "ndim", 0) == 2 or (
+        getattr(value, "ndim", 0) == 1 and len(value) >= SHORTEST
+    )
+
+
+def sequence_batch(batch: Any) -> tuple[Any, Any, Any] | None:
+    """Rows, lengths and weights of a batch as callers give it; None for one without rows."""
+    parts = tuple(batch) if isinstance(batch, list | tuple) else (batch,)
+    rows, lengths, weights = (*parts, None, None)[:3]
+    return None if tuple(getattr(rows, "shape", (1,)))[:1] == (0,) else (rows, lengths, weights)
+
+
+def joined(batches: list[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
+    """Rows, lengths and weights of batches ((rows, lengths), weights) as one."""
+    rows = np.concatenate([rows for (rows, _), _ in batches])
+    lengths = np.concatenate([sizes for (_, sizes), _ in batches])
+    if all(weights is None for _, weights in batches):
+        return rows, lengths, None
+    parts = [np.ones(len(sizes)) if weights is None else weights for (_, sizes), weights in batches]
+    return rows, lengths, np.concatenate(parts)
 
 
 def read_symbols(samples: object, n_symbols: int | None) -> tuple[Any, int]:

@@ -50,7 +50,7 @@ class SequenceStream:
         assert self.subspace is not None
         return int(self.subspace.features.shape[1]) + 1
 
-    def start(self, rows: Any, lengths: Any, n_components: int | None) -> Self:
+    def start(self, rows: Any, lengths: Any, n_components: int | None, weights: Any = None) -> Self:
         """Fix the features by the first sequences, and add these.
 
         Parameters
@@ -58,28 +58,39 @@ class SequenceStream:
         rows : symbols (n,) or standardized points (n, p)
         lengths : (s,)
         n_components : int, states; None for as many as stand out of the noise
+        weights : (s,) how often every sequence counts, or None
         """
-        symbols = self._symbols(rows)
-        self.pairs.update(symbols, lengths)
+        self.count(rows, lengths, weights).fix(n_components)
+        return self.look(rows, lengths, weights)
+
+    def count(self, rows: Any, lengths: Any, weights: Any = None) -> Self:
+        """Add sequences to the pairs only: the first pass over a source."""
+        self._is_current = False
+        self.pairs.update(self._symbols(rows), lengths, weights)
+        return self
+
+    def fix(self, n_components: int | None) -> Self:
+        """Fix the features by all pairs so far."""
         rank = None if n_components is None else n_components - 1
         self.subspace = find_subspace(self.pairs.finalize(), rank)
         self._is_current = True
-        observables = self._observables(rows)
-        count = 0 if observables is None else observables.shape[1]
         self.windows = WindowAccumulator(
-            self.subspace.features, self.decays, n_observables=count, n_threads=self.n_threads
+            self.subspace.features,
+            self.decays,
+            n_observables=self._n_observables(),
+            n_threads=self.n_threads,
         )
-        self.windows.update(symbols, lengths, observables)
         return self
 
-    def update(self, rows: Any, lengths: Any) -> Self:
-        """Add sequences, along the features that are fixed."""
-        symbols = self._symbols(rows)
+    def look(self, rows: Any, lengths: Any, weights: Any = None) -> Self:
+        """Add sequences, whose pairs are known, to the windows: the second pass."""
         assert self.windows is not None
-        self._is_current = False
-        self.pairs.update(symbols, lengths)
-        self.windows.update(symbols, lengths, self._observables(rows))
+        self.windows.update(self._symbols(rows), lengths, self._observables(rows), weights)
         return self
+
+    def update(self, rows: Any, lengths: Any, weights: Any = None) -> Self:
+        """Add sequences, along the features that are fixed."""
+        return self.count(rows, lengths, weights).look(rows, lengths, weights)
 
     def merge(self, other: SequenceStream) -> Self:
         """Add the sequences of another stream with the same cells and features."""
@@ -120,6 +131,12 @@ class SequenceStream:
 
     def _symbols(self, rows: Any) -> Any:
         return rows if self.cells is None else self.cells.code(rows)
+
+    def _n_observables(self) -> int:
+        if self.cells is None:
+            return 0
+        p = int(self.cells.centers.shape[1])
+        return p + p * (p + 1) // 2 if self.products else 2 * p
 
     def _observables(self, rows: Any) -> Any:
         if self.cells is None:

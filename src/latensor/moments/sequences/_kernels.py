@@ -12,11 +12,15 @@ from latensor.arrays._kernels import compiled
 
 
 @compiled()
-def count_pairs(symbols: Any, begins: Any, ends: Any, lag: int, table: Any) -> None:
-    """Add to table (d, d) how often a symbol is followed by another `lag` rows later."""
+def count_pairs(symbols: Any, begins: Any, ends: Any, weights: Any, lag: int, table: Any) -> None:
+    """Add to table (d, d) how often a symbol is followed by another `lag` rows later.
+
+    A sequence counts as often as its entry of weights (s,) says.
+    """
     for s in range(begins.size):
+        weight = weights[s]
         for t in range(begins[s], ends[s] - lag):
-            table[symbols[t], symbols[t + lag]] += 1
+            table[symbols[t], symbols[t + lag]] += weight
 
 
 @compiled()
@@ -86,6 +90,7 @@ def add_products(
     symbols: Any,
     position: Any,
     remaining: Any,
+    weights: Any,
     first: int,
     last: int,
     past: Any,
@@ -97,7 +102,8 @@ def add_products(
 ) -> None:
     """Sums over the inner rows of first..last-1, by their symbol.
 
-    Adds to counts (d,), past_sums (d, q), future_sums (d, q) and products (d, q, q).
+    Adds to counts (d,), past_sums (d, q), future_sums (d, q) and products (d, q, q). A row counts
+    as often as its entry of weights (n,) says.
     """
     q = past.shape[1]
     for t in range(first, last):
@@ -105,11 +111,12 @@ def add_products(
             continue
         x = symbols[t]
         u = t - first
-        counts[x] += 1.0
+        weight = weights[t]
+        counts[x] += weight
         for a in range(q):
-            past_sums[x, a] += past[u, a]
-            future_sums[x, a] += future[u, a]
+            past_sums[x, a] += weight * past[u, a]
+            future_sums[x, a] += weight * future[u, a]
         for a in range(q):
-            value = past[u, a]
+            value = weight * past[u, a]
             for b in range(q):
                 products[x, a, b] += value * future[u, b]

@@ -51,8 +51,8 @@ class PairAccumulator:
 
     def __init__(self, n_symbols: int, lags: tuple[int, ...] = LAGS, n_threads: int = 1) -> None:
         self.n_symbols, self.lags, self.n_threads = n_symbols, lags, n_threads
-        self._rows = 0
-        self._sequences = 0
+        self._rows = 0.0
+        self._sequences = 0.0
         self._counts = np.zeros(n_symbols)
         self._firsts = np.zeros(n_symbols)
         self._tables = {lag: self._new_table() for lag in lags}
@@ -63,44 +63,50 @@ class PairAccumulator:
             return scipy.sparse.csr_array(shape, dtype=np.float64)
         return np.zeros(shape)
 
-    def update(self, symbols: Any, lengths: Any) -> Self:
+    def update(self, symbols: Any, lengths: Any, weights: Any = None) -> Self:
         """Add sequences.
 
         Parameters
         ----------
         symbols : (n,) integers 0..d-1, sequence after sequence
         lengths : (s,) their lengths, which sum to n
+        weights : (s,) or None; a weight of 2 is the same as giving the sequence twice
         """
         symbols, lengths = np.asarray(symbols), np.asarray(lengths, dtype=np.int64)
         ends = np.cumsum(lengths)
         begins = ends - lengths
-        self._rows += len(symbols)
-        self._sequences += len(lengths)
-        self._counts += np.bincount(symbols, minlength=self.n_symbols)
-        self._firsts += np.bincount(symbols[begins], minlength=self.n_symbols)
+        numbers = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
+        each = None if weights is None else np.repeat(numbers, lengths)
+        self._rows += float(numbers @ lengths)
+        self._sequences += float(numbers.sum())
+        self._counts += np.bincount(symbols, each, minlength=self.n_symbols)
+        self._firsts += np.bincount(symbols[begins], numbers, minlength=self.n_symbols)
 
         def add(lag: int) -> None:
-            self._tables[lag] = self._tables[lag] + self._count(symbols, begins, ends, lag)
+            found = self._count(symbols, begins, ends, numbers, lag)
+            self._tables[lag] = self._tables[lag] + found
 
         run_tasks(add, [(lag,) for lag in self.lags], self.n_threads)
         return self
 
-    def _count(self, symbols: Any, begins: Any, ends: Any, lag: int) -> Any:
+    def _count(self, symbols: Any, begins: Any, ends: Any, numbers: Any, lag: int) -> Any:
         if self.n_symbols <= _DENSE_SYMBOLS:
             from latensor.moments.sequences._kernels import count_pairs
 
-            found = np.zeros((self.n_symbols, self.n_symbols), dtype=np.int64)
-            count_pairs(symbols, begins, ends, lag, found)
+            found = np.zeros((self.n_symbols, self.n_symbols))
+            count_pairs(symbols, begins, ends, numbers, lag, found)
             return found
         inside = np.ones(len(symbols), dtype=bool)
         for back in range(1, lag + 1):
             inside[np.maximum(ends - back, begins)] = False
         rows = np.flatnonzero(inside)
         codes = symbols[rows].astype(np.int64) * self.n_symbols + symbols[rows + lag]
-        distinct, numbers = np.unique(codes, return_counts=True)
-        place = (distinct // self.n_symbols, distinct % self.n_symbols)
+        distinct, place = np.unique(codes, return_inverse=True)
+        each = np.repeat(numbers, ends - begins)[rows]
+        totals = np.bincount(place, each, minlength=len(distinct))
+        entries = (distinct // self.n_symbols, distinct % self.n_symbols)
         shape = (self.n_symbols, self.n_symbols)
-        return scipy.sparse.csr_array((numbers.astype(np.float64), place), shape=shape)
+        return scipy.sparse.csr_array((totals, entries), shape=shape)
 
     def merge(self, other: PairAccumulator) -> Self:
         """Add the sequences that another accumulator of the same symbols has seen."""

@@ -80,7 +80,9 @@ class WindowAccumulator:
         shapes = ((d,), (d, q), (d, q), (d, q, q), (g,), (g, q), (g, q))
         return tuple(np.zeros(shape) for shape in shapes)
 
-    def update(self, symbols: Any, lengths: Any, observables: Any = None) -> Self:
+    def update(
+        self, symbols: Any, lengths: Any, observables: Any = None, weights: Any = None
+    ) -> Self:
         """Add sequences.
 
         Parameters
@@ -88,6 +90,7 @@ class WindowAccumulator:
         symbols : (n,) integers 0..d-1, sequence after sequence
         lengths : (s,) their lengths, which sum to n
         observables : (n, g) array, None where there are none
+        weights : (s,) or None; a weight of 2 is the same as giving the sequence twice
         """
         symbols, lengths = np.asarray(symbols), np.asarray(lengths, dtype=np.int64)
         n = len(symbols)
@@ -96,6 +99,8 @@ class WindowAccumulator:
         begins = np.cumsum(lengths) - lengths
         position = np.arange(n) - np.repeat(begins, lengths)
         remaining = np.repeat(lengths, lengths) - 1 - position
+        numbers = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
+        each = np.repeat(numbers, lengths)
         edges = np.array([*range(0, n, _RANGE), n])
         size = max(self._sums[3].size, 1)
         count = min(_MAX_PARTS, len(edges) - 1, max(_MAX_ENTRIES // size, 1))
@@ -108,6 +113,7 @@ class WindowAccumulator:
                     symbols,
                     position,
                     remaining,
+                    each,
                     observables,
                     int(edges[i]),
                     int(edges[i + 1]),
@@ -116,8 +122,8 @@ class WindowAccumulator:
 
         with one_blas_thread():
             run_tasks(add, [(part,) for part in range(len(parts))], self.n_threads)
-        for each in sums:
-            self._sums = tuple(a + b for a, b in zip(self._sums, each, strict=True))
+        for part_sums in sums:
+            self._sums = tuple(a + b for a, b in zip(self._sums, part_sums, strict=True))
         return self
 
     def _add(
@@ -125,6 +131,7 @@ class WindowAccumulator:
         symbols: Any,
         position: Any,
         remaining: Any,
+        weights: Any,
         observables: Any,
         first: int,
         last: int,
@@ -140,10 +147,12 @@ class WindowAccumulator:
         _kernels.windows(
             symbols, position, remaining, self.features, decays, first, last, reach, past, future
         )
-        _kernels.add_products(symbols, position, remaining, first, last, past, future, *sums[:4])
+        _kernels.add_products(
+            symbols, position, remaining, weights, first, last, past, future, *sums[:4]
+        )
         if observables is not None:
             inner = (position[first:last] > 0) & (remaining[first:last] > 0)
-            rows = observables[first:last][inner]
+            rows = observables[first:last][inner] * weights[first:last][inner, None]
             sums[4][:] += rows.sum(axis=0)
             sums[5][:] += rows.T @ past[inner]
             sums[6][:] += rows.T @ future[inner]

@@ -5,6 +5,7 @@ from latensor.refinement.hmm.categorical import CategoricalEmission
 from latensor.refinement.hmm.chain import Expectation, Likelihoods, expect, likeliest_path
 from latensor.refinement.hmm.gaussian import GaussianEmission
 from latensor.refinement.hmm.sequences import Sequences
+from latensor.refinement.hmm.split_merge import rearranged
 
 __all__ = [
     "CategoricalEmission",
@@ -17,5 +18,6 @@ __all__ = [
     "climb",
     "expect",
     "likeliest_path",
+    "rearranged",
     "total_likelihood",
 ]

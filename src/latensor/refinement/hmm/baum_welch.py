@@ -35,6 +35,15 @@ class Emission(Protocol):
     def reordered(self, order: Any) -> Self:
         """The same emissions, states in another order."""
 
+    def pooled(self, first: int, second: int, share: float) -> Self:
+        """Two states with what both emit together, of which one has `share`."""
+
+    def parted(self, state: int, place: int, direction: Any) -> Self:
+        """A state in two halves along a direction, the second at `place`."""
+
+    def directions(self, rows: Any, posteriors: Any, beside: Any) -> list[tuple[Any, Any]]:
+        """Ways to split states: for each the scores (k,) and the directions (k, .)."""
+
     @property
     def n_parameters(self) -> int:
         """How many numbers are free."""
@@ -120,11 +129,15 @@ def step(
     """
     likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
     found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
-    occupancy = found.posteriors.mean(axis=0)
+    posteriors, numbers = found.posteriors, sequences.row_weights
+    if numbers is not None:
+        posteriors = posteriors * numbers[:, None]
+    # Five to ten times as fast as sum(axis=0) for so few columns.
+    occupancy = np.einsum("ij->j", posteriors) / sequences.weight
     starts = found.starts + occupancy
     totals = found.steps.sum(axis=1, keepdims=True)
     transmat = np.where(totals > 0, found.steps / np.where(totals > 0, totals, 1.0), chain.transmat)
-    emission = chain.emission.maximized(rows, sequences, found.posteriors, n_threads)
+    emission = chain.emission.maximized(rows, sequences, posteriors, n_threads)
     return HiddenChain(starts / starts.sum(), transmat, emission), found.log_likelihood
 
 
@@ -158,7 +171,7 @@ def climb(
     callback : told (passes, log-likelihood per row)
     """
     history: list[float] = []
-    n_rows = max(sequences.n_rows, 1)
+    n_rows = max(sequences.weight, 1.0)
 
     def passed(start: HiddenChain) -> tuple[HiddenChain, float]:
         following, value = step(start, rows, sequences, n_threads)

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 
 from latensor.arrays.threads import run_tasks
 from latensor.refinement.hmm.chain import Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
+
+# How far, as a share of each probability, the halves of a state are moved apart at most.
+_APART = 0.8
+# Neighbours that are known this well before anything is seen tell nothing.
+_LEAST_SPREAD = 1e-3
+# Symbols seen fewer times than this are not scaled up further.
+_RARE = 5.0
 
 
 @dataclass(frozen=True)
@@ -36,13 +45,13 @@ class CategoricalEmission:
         k, d = self.probabilities.shape
         # One table a group of ranges: with many symbols a table each would cost more than the rows.
         n_groups = max(1, min(len(sequences.ranges), 2_000_000 // (k * d)))
-        groups = np.array_split(np.array(sequences.ranges), n_groups)
+        edges = np.linspace(0, len(sequences.ranges), n_groups + 1).astype(int).tolist()
         sums = np.zeros((n_groups, d, k))
         run_tasks(
             _kernels.add_posteriors,
             [
-                (symbols, posteriors, int(group[0, 0]), int(group[-1, 1]), sums[i])
-                for i, group in enumerate(groups)
+                (symbols, posteriors, sequences.ranges[a][0], sequences.ranges[b - 1][1], sums[i])
+                for i, (a, b) in enumerate(itertools.pairwise(edges))
             ],
             n_threads,
         )
@@ -65,6 +74,56 @@ class CategoricalEmission:
     def reordered(self, order: Any) -> Self:
         """The same emissions, states in another order."""
         return type(self)(self.probabilities[order])
+
+    def pooled(self, first: int, second: int, share: float) -> Self:
+        """Two states with the symbols of both together, of which one has `share`."""
+        found = self.probabilities.copy()
+        found[[first, second]] = share * found[first] + (1 - share) * found[second]
+        return type(self)(found)
+
+    def parted(self, state: int, place: int, direction: Any) -> Self:
+        """A state in two halves, the second at `place`, apart along a unit direction (d,).
+
+        The direction is in units of the roots of the probabilities; together the halves have the
+        symbols of the state.
+        """
+        found = self.probabilities.copy()
+        mean = found[state]
+        shift = np.clip(np.sqrt(mean) * direction, -_APART * mean, _APART * mean)
+        largest = np.abs(shift / np.maximum(mean, np.finfo(float).tiny)).max(initial=0.0)
+        shift *= _APART / max(float(largest), np.finfo(float).tiny)
+        halves = np.maximum(np.stack([mean + shift, mean - shift]), 0.0)
+        found[[state, place]] = halves / halves.sum(axis=1, keepdims=True)
+        return type(self)(found)
+
+    def directions(self, symbols: Any, posteriors: Any, beside: Any) -> list[tuple[Any, Any]]:
+        """Along what every state may be split: what its symbols tell most about their neighbours.
+
+        Parameters
+        ----------
+        symbols : (n,)
+        posteriors : (n, k), times how often a row counts
+        beside : (n, g), what is known of the states of neighbouring rows
+
+        Returns
+        -------
+        The scores (k,) and unit directions (k, d) in units of the roots of the probabilities.
+        """
+        k, d = self.probabilities.shape
+        scores, found = np.zeros(k), np.zeros((k, d))
+        seen = scipy.sparse.csr_array(
+            (np.ones(len(symbols)), (symbols, np.arange(len(symbols)))), shape=(d, len(symbols))
+        )
+        for j in range(k):
+            shares = posteriors[:, j]
+            total = max(float(shares.sum()), np.finfo(float).tiny)
+            means = shares @ beside / total
+            spread = np.sqrt(np.maximum(shares @ beside**2 / total - means**2, 0.0) + _LEAST_SPREAD)
+            cross = np.asarray(seen @ (shares[:, None] * (beside - means) / spread)) / total
+            cross /= np.sqrt(np.maximum(self.probabilities[j], _RARE / total))[:, None]
+            left, values, _ = np.linalg.svd(cross, full_matrices=False)
+            scores[j], found[j] = total * values[0] ** 2, left[:, 0]
+        return [(scores, found)]
 
     @property
     def n_parameters(self) -> int:

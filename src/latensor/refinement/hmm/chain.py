@@ -98,8 +98,8 @@ def expect(
         ],
         n_threads,
     )
-    log_likelihood = _sum_of_logs(scale, sequences, n_threads) + likelihoods.log_scale
-    return Expectation(log_likelihood, filtered, starts.sum(axis=0), steps.sum(axis=0) * transmat)
+    value = _sum_of_logs(scale, sequences, n_threads) + _log_scale(likelihoods, sequences)
+    return Expectation(value, filtered, sequences.total(starts), sequences.total(steps) * transmat)
 
 
 def log_likelihood(
@@ -107,7 +107,13 @@ def log_likelihood(
 ) -> float:
     """The log-likelihood of all rows."""
     _, scale = _filter(likelihoods, sequences, startprob, transmat, n_threads)
-    return _sum_of_logs(scale, sequences, n_threads) + likelihoods.log_scale
+    return _sum_of_logs(scale, sequences, n_threads) + _log_scale(likelihoods, sequences)
+
+
+def _log_scale(likelihoods: Likelihoods, sequences: Sequences) -> float:
+    if sequences.weights is None or likelihoods.row_scale is None:
+        return likelihoods.log_scale
+    return float(sequences.row_weights @ likelihoods.row_scale)
 
 
 def likeliest_path(
@@ -221,4 +227,4 @@ def _sum_of_logs(scale: Any, sequences: Sequences, n_threads: int) -> float:
         [(scale, a, b, sums, i) for i, (a, b) in enumerate(sequences.ranges)],
         n_threads,
     )
-    return float(sums.sum())
+    return float(sequences.total(sums))

@@ -13,6 +13,10 @@ from latensor.refinement.hmm.chain import Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
 
 _LOG_2PI = float(np.log(2 * np.pi))
+# How far, in deviations of a state, its two halves are moved apart.
+_APART = 0.8
+# Neighbours that are known this well before anything is seen tell nothing.
+_LEAST_SPREAD = 1e-3
 # The expected number of rows below which a state keeps the mean and covariance it had.
 _FEWEST = 1e-8
 
@@ -71,7 +75,7 @@ class GaussianEmission:
 
         def add(i: int, first: int, last: int) -> None:
             shares, block = posteriors[first:last], rows[first:last]
-            counts[i] = shares.sum(axis=0)
+            counts[i] = np.einsum("ij->j", shares)
             firsts[i] = shares.T @ block
             if diagonal:
                 seconds[i] = shares.T @ (block * block)
@@ -163,6 +167,78 @@ class GaussianEmission:
         found = self.covariances if self.kind == "tied" else self.covariances[order]
         return type(self)(self.means[order], found, self.kind, self.floor)
 
+    def pooled(self, first: int, second: int, share: float) -> Self:
+        """Two states with the mean and covariance of both together, of which one has `share`."""
+        pair, shares = [first, second], np.array([share, 1 - share])
+        means = self.means.copy()
+        means[pair] = center = shares @ self.means[pair]
+        if self.kind == "tied":
+            return type(self)(means, self.covariances, self.kind, self.floor)
+        apart = self.means[pair] - center
+        found = self.covariances.copy()
+        if self.kind == "full":
+            between = np.einsum("j,ja,jb->ab", shares, apart, apart)
+        else:
+            between = shares @ apart**2
+            between = between.mean() if self.kind == "spherical" else between
+        found[pair] = np.tensordot(shares, self.covariances[pair], axes=1) + between
+        return type(self)(means, found, self.kind, self.floor)
+
+    def parted(self, state: int, place: int, direction: Any) -> Self:
+        """A state in two halves, the second at `place`, apart along a unit direction (p,).
+
+        The direction is in units of the deviations of the state; together the halves have its
+        covariance.
+        """
+        means = self.means.copy()
+        factors = np.linalg.cholesky(self.matrices()[state])
+        shift = _APART * factors @ direction
+        means[state], means[place] = self.means[state] + shift, self.means[state] - shift
+        if self.kind == "tied":
+            return type(self)(means, self.covariances, self.kind, self.floor)
+        found = self.covariances.copy()
+        if self.kind == "full":
+            within = found[state] - np.outer(shift, shift)
+            within = positive(within[None], np.min(self.floor))[0]
+        elif self.kind == "diag":
+            within = np.maximum(found[state] - shift**2, self.lowest())
+        else:
+            within = max(found[state] - float((shift**2).mean()), self.lowest())
+        found[state] = found[place] = within
+        return type(self)(means, found, self.kind, self.floor)
+
+    def directions(self, rows: Any, posteriors: Any, beside: Any) -> list[tuple[Any, Any]]:
+        """Along what every state may be split: by how far it is wider than it should be, and by
+        how much its rows tell about their neighbours.
+
+        Parameters
+        ----------
+        rows : (n, p)
+        posteriors : (n, k), times how often a row counts
+        beside : (n, g), what is known of the states of neighbouring rows
+
+        Returns
+        -------
+        For each of the two ways the scores (k,) and unit directions (k, p) in units of deviations.
+        """
+        k, p = self.means.shape
+        if self.kind in ("full", "tied"):
+            whiteners = self._inverse_factors()
+        else:
+            whiteners = np.einsum("ja,ab->jab", 1 / np.sqrt(self.variances()), np.eye(p))
+        width, telling = np.zeros(k), np.zeros(k)
+        wide, told = np.zeros((k, p)), np.zeros((k, p))
+        with one_blas_thread():
+            for j in range(k):
+                shares = posteriors[:, j]
+                total = max(float(shares.sum()), _FEWEST)
+                standard = (rows - self.means[j]) @ whiteners[j].T
+                weighted = standard * shares[:, None]
+                values, vectors = np.linalg.eigh(weighted.T @ standard / total)
+                width[j], wide[j] = total * (values[-1] - 1), vectors[:, -1]
+                telling[j], told[j] = most_telling(weighted, shares, beside)
+        return [(width, wide), (telling, told)]
+
     @property
     def n_parameters(self) -> int:
         """How many numbers are free."""
@@ -185,6 +261,27 @@ class GaussianEmission:
             ]
         )
         return np.ascontiguousarray(np.broadcast_to(inverse, (k, p, p)))
+
+
+def most_telling(weighted: Any, shares: Any, beside: Any) -> tuple[float, Any]:
+    """The direction of rows that says most about their neighbours, and how much it says.
+
+    Parameters
+    ----------
+    weighted : (n, p) standard rows of a state, times how much each belongs to it
+    shares : (n,), these weights
+    beside : (n, g), what is known of the neighbours
+
+    Returns
+    -------
+    float, a multiple of the squared correlation; (p,), of length one
+    """
+    total = max(float(shares.sum()), _FEWEST)
+    means = shares @ beside / total
+    spread = np.sqrt(np.maximum(shares @ beside**2 / total - means**2, 0.0) + _LEAST_SPREAD)
+    cross = (weighted.T @ beside - np.outer(weighted.sum(axis=0), means)) / (total * spread)
+    left, values, _ = np.linalg.svd(cross, full_matrices=False)
+    return total * float(values[0]) ** 2, left[:, 0]
 
 
 def positive(matrices: Any, floor: float) -> Any:

@@ -1,0 +1,136 @@
+"""Bad input of every kind, for every mixture, chain and unmixing."""
+
+import numpy as np
+import pytest
+
+import latensor as lt
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+
+RNG = np.random.default_rng(0)
+DATA = RNG.standard_normal((60, 4))
+SYMBOLS = RNG.integers(0, 4, 60)
+PLANTED = lt.datasets.make_spherical_mixture(400, 6, 2, separation=8, random_state=0).samples
+
+
+def thrice(X):
+    return [X, 2 * X, X[:, ::-1]]
+
+
+MODELS = {
+    "spherical": lambda k, X, **p: lt.SphericalGaussianMixture(k, random_state=0, **p).fit(X),
+    "diagonal": lambda k, X, **p: lt.DiagonalGaussianMixture(k, random_state=0, **p).fit(X),
+    "product": lambda k, X, refine=0: lt.ProductMixture(k, random_state=0).fit(X),
+    "views": lambda k, X, **p: lt.MultiViewMixture(k, random_state=0, **p).fit(thrice(X)),
+    "points": lambda k, X, **p: lt.GaussianHMM(k, random_state=0, **p).fit(X),
+    "ica": lambda k, X, **p: lt.ICA(k, random_state=0, **p).fit(X),
+    "pearson": lambda k, X, **p: lt.PearsonMixture(random_state=0, **p).fit(X[:, :1]),
+    "symbols": lambda k, X, **p: lt.CategoricalHMM(k, random_state=0, **p).fit(X),
+}
+NUMBERS = [name for name in MODELS if name != "symbols"]
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("refine", [0, "auto"])
+def test_nan_and_infinity(name, refine):
+    for value in (np.nan, np.inf, -np.inf):
+        X = (SYMBOLS[:, None] if name == "symbols" else DATA).astype(float)
+        X[5, 0] = value
+        with pytest.raises(InvalidInputError, match="NaN or infinite entries of"):
+            MODELS[name](2, X, refine=refine)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_fewer_samples_than_components(name):
+    texts = {
+        "points": "n_samples=4 should be at least n_components=5",
+        "ica": "n_components=5 exceeds the n_features=4",
+        "pearson": "minimum of 2",
+    }
+    X = DATA[:1] if name == "pearson" else DATA[:4]
+    text = texts.get(name, "n_components=5 exceeds the n_samples=4")
+    with pytest.raises(InvalidInputError, match=text):
+        MODELS[name](5, X)
+    with pytest.raises(InvalidInputError, match="n_samples=4 should be at least n_components=5"):
+        MODELS["symbols"](5, SYMBOLS[:4])
+
+
+@pytest.mark.parametrize("name", ["spherical", "diagonal", "product", "views", "points", "symbols"])
+def test_more_components_than_moments_determine(name):
+    X = SYMBOLS if name == "symbols" else DATA
+    with pytest.raises(NotIdentifiableError, match=r"condition number.*ower n_c"):
+        MODELS[name](7, X, refine=0)
+    if name == "product":
+        return
+    # Left to the likelihood, it is done, and the certificate says how.
+    found = MODELS[name](7, X, refine="auto").certificate_
+    assert found.verdict != "trust"
+
+
+@pytest.mark.parametrize("name", ["spherical", "diagonal", "product", "views", "points", "ica"])
+def test_constant_columns_are_named(name):
+    X = PLANTED.copy()
+    X[:, 5] = 0.1
+    found = MODELS[name](2, X)
+    place = 5
+    if name == "views":
+        # Every view has its own.
+        assert found.certificate_.constant_features == (5, 11, 12)
+    else:
+        assert found.certificate_.constant_features == (place,)
+    assert "does not vary" in " ".join(str(found.certificate_).split())
+    assert found.certificate_.verdict != "trust"
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("refine", [0, "auto"])
+@pytest.mark.parametrize("value", [3.0, 0.1])
+def test_equal_samples_are_not_two_of_anything(name, refine, value):
+    X = np.full((60, 4), value)
+    if name == "points" and refine == "auto":
+        found = MODELS[name](2, X)
+        assert np.isfinite(found.means_).all()
+        assert found.certificate_.verdict != "trust"
+        return
+    with pytest.raises((InvalidInputError, NotIdentifiableError)) as caught:
+        MODELS[name](2, X, refine=refine)
+    assert any(
+        text in str(caught.value)
+        for text in ("1 distinct samples", "are equal", "cannot tell 2 states", "do not show")
+    )
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_duplicate_points_give_finite_answers(name):
+    X = np.repeat(PLANTED[:40], 5, axis=0)
+    found = MODELS[name](2, X)
+    names = ("mixing_",) if name == "ica" else ("means_",)
+    for attribute in names:
+        values = getattr(found, attribute)
+        for each in values if isinstance(values, list) else [values]:
+            assert np.isfinite(each).all()
+    if name in ("spherical", "diagonal", "views"):
+        with pytest.raises(InvalidInputError, match="exceeds the 2 distinct samples of 40"):
+            MODELS[name](3, np.repeat(PLANTED[:2], 20, axis=0))
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("weights", [[-1.0], [np.nan], [0.0]])
+def test_bad_weights(name, weights):
+    X = SYMBOLS if name == "symbols" else DATA
+    count = 1 if name in ("symbols", "points") else 60
+    classes = {
+        "spherical": lt.SphericalGaussianMixture,
+        "diagonal": lt.DiagonalGaussianMixture,
+        "product": lt.ProductMixture,
+        "views": lt.MultiViewMixture,
+        "points": lt.GaussianHMM,
+        "ica": lt.ICA,
+        "pearson": lt.PearsonMixture,
+        "symbols": lt.CategoricalHMM,
+    }
+    given = thrice(X) if name == "views" else X[:, :1] if name == "pearson" else X
+    for method in ("fit", "partial_fit"):
+        with pytest.raises(InvalidInputError, match="sample_weight"):
+            getattr(classes[name](2), method)(given, sample_weight=np.full(count, weights[0]))
+        with pytest.raises(InvalidInputError, match="sample_weight"):
+            getattr(classes[name](2), method)(given, sample_weight=np.ones(count + 1))

@@ -1,0 +1,373 @@
+"""What every mixture, chain and unmixing promises: sources, weights, intervals, peers."""
+
+import numpy as np
+import pytest
+import scipy.sparse
+
+import latensor as lt
+from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.sources import MatrixSource
+
+MIXED = lt.datasets.make_spherical_mixture(900, 8, 3, separation=8, random_state=0).samples
+VIEWS = lt.datasets.make_multi_view(900, (5, 6, 7), 3, random_state=4).views
+SOURCES = lt.datasets.make_ica(2000, 6, 3, noise=0.1, random_state=0).samples
+LINE = lt.datasets.make_pearson(900, separation=5, random_state=1).samples
+SYMBOLS = make_hmm(4000, 6, 3, n_sequences=40, stay=0.7, concentration=0.3, random_state=0)
+POINTS = make_gaussian_hmm(
+    3000, 1, 3, n_sequences=30, stay=0.7, means=[[0], [5], [10]], random_state=1
+)
+
+
+class Again:
+    """Batches that can be gone over any number of times, and how many rows were."""
+
+    def __init__(self, batches):
+        self.batches, self.rows = batches, 0
+
+    def __iter__(self):
+        for batch in self.batches:
+            first = batch
+            while isinstance(first, list | tuple):
+                first = first[0]
+            self.rows += first.shape[0]
+            yield batch
+
+
+def rows(X, weights=None):
+    parts = [slice(0, 300), slice(300, 310), slice(310, None)]
+    if weights is None:
+        return [X[part] for part in parts]
+    return [(X[part], weights[part]) for part in parts]
+
+
+def views(X, weights=None):
+    parts = [slice(0, 300), slice(300, 310), slice(310, None)]
+    if weights is None:
+        return [[view[part] for view in X] for part in parts]
+    return [([view[part] for view in X], weights[part]) for part in parts]
+
+
+def sequences(data, weights=None):
+    cut, edge = 12, int(data.lengths[:12].sum())
+    batches = [(data.X[:edge], data.lengths[:cut]), (data.X[edge:], data.lengths[cut:])]
+    if weights is None:
+        return batches
+    return [(*batches[0], weights[:cut]), (*batches[1], weights[cut:])]
+
+
+def repeated(data, weights):
+    """Every sequence as often as its weight says."""
+    ends = np.cumsum(data.lengths)
+    parts = [
+        data.X[end - size : end]
+        for end, size, weight in zip(ends, data.lengths, weights, strict=True)
+        for _ in range(int(weight))
+    ]
+    return np.concatenate(parts), np.repeat(data.lengths, weights)
+
+
+class Case:
+    def __init__(self, make, arguments, batches, names, short):
+        self.make, self.arguments, self.batches = make, arguments, batches
+        self.names, self.short = names, short
+
+    def values(self, model):
+        found = []
+        for name in self.names:
+            value = getattr(model, name)
+            found += value if isinstance(value, list) else [value]
+        return found
+
+
+def case(model, data, batches, names, short=100, **settings):
+    arguments = (data.X, data.lengths) if hasattr(data, "lengths") else (data,)
+
+    def make(limit=None, **more):
+        kind = model if limit is None else type(model.__name__, (model,), {"_row_limit": limit})
+        if model is lt.ProductMixture:
+            more.pop("refine", None)
+        return kind(random_state=0, **{**settings, **more})
+
+    return Case(make, arguments, lambda weights=None: batches(data, weights), names, short)
+
+
+GAUSSIAN = ("weights_", "means_", "covariances_")
+CHAIN = ("startprob_", "transmat_")
+CASES = {
+    "spherical": case(lt.SphericalGaussianMixture, MIXED, rows, GAUSSIAN, n_components=3),
+    "diagonal": case(lt.DiagonalGaussianMixture, MIXED, rows, GAUSSIAN, n_components=3),
+    "product": case(lt.ProductMixture, MIXED, rows, GAUSSIAN, n_components=2),
+    "views": case(
+        lt.MultiViewMixture, VIEWS, views, ("weights_", "means_", "variances_"), n_components=3
+    ),
+    "ica": case(lt.ICA, SOURCES, rows, ("components_", "mixing_"), n_components=3),
+    "pearson": case(lt.PearsonMixture, LINE, rows, GAUSSIAN),
+    "symbols": case(
+        lt.CategoricalHMM,
+        SYMBOLS,
+        sequences,
+        (*CHAIN, "emissionprob_"),
+        n_components=3,
+        views="lag",
+    ),
+    "points": case(
+        lt.GaussianHMM,
+        POINTS,
+        sequences,
+        (*CHAIN, "means_", "covariances_"),
+        n_components=3,
+        views="lag",
+    ),
+}
+every = pytest.mark.parametrize("name", CASES)
+
+
+def gap(case, one, other):
+    return max(
+        np.abs(a - b).max() for a, b in zip(case.values(one), case.values(other), strict=True)
+    )
+
+
+@every
+@pytest.mark.parametrize("wrap", [list, Again])
+def test_a_short_source_is_its_rows(name, wrap):
+    case = CASES[name]
+    whole = case.make(refine=2).fit(*case.arguments)
+    assert gap(case, whole, case.make(refine=2).fit(wrap(case.batches()))) == 0
+
+
+@every
+def test_a_long_source_is_gone_over_twice(name):
+    case = CASES[name]
+    n_rows = len(case.arguments[0][0]) if name == "views" else len(case.arguments[0])
+    whole = case.make(refine=0).fit(*case.arguments)
+    source = Again(case.batches())
+    found = case.make(case.short, refine=0).fit(source)
+    assert gap(case, whole, found) < 1e-9
+    passes = {"pearson": 1, "points": 3, "symbols": 3}.get(name, 2)
+    # Besides, one look at the first batches, to see whether they are all.
+    first = Again(case.batches()[:1])
+    list(first)
+    assert source.rows <= passes * n_rows + first.rows
+    if name == "symbols":
+        known = Again(case.batches())
+        case.make(case.short, refine=0, n_features=6).fit(known)
+        assert known.rows <= 2 * n_rows + first.rows
+
+
+@every
+def test_a_long_source_is_polished_on_a_sample(name):
+    case = CASES[name]
+    limit = 600 if name not in ("symbols", "points", "ica") else 2500
+    if name == "ica":
+        limit = 1500
+    found = case.make(limit).fit(case.batches())
+    whole = case.make().fit(*case.arguments)
+    assert found.certificate_.verdict == whole.certificate_.verdict
+    assert gap(case, whole, found) < 0.6
+    if hasattr(found, "n_iter_"):
+        assert found.n_iter_ > 0
+
+
+@every
+@pytest.mark.parametrize("long", [False, True])
+def test_weights_of_a_source_are_repetitions(name, long):
+    case = CASES[name]
+    rng = np.random.default_rng(3)
+    limit = case.short if long else None
+    if name in ("symbols", "points"):
+        data = SYMBOLS if name == "symbols" else POINTS
+        weights = rng.integers(1, 3, len(data.lengths))
+        arguments = repeated(data, weights)
+    else:
+        size = len(VIEWS[0]) if name == "views" else len(case.arguments[0])
+        weights = rng.integers(0, 3, size)
+        data = case.arguments[0]
+        arguments = (
+            [np.repeat(view, weights, axis=0) for view in data]
+            if name == "views"
+            else np.repeat(data, weights, axis=0),
+        )
+    found = case.make(limit, refine=0).fit(case.batches(weights.astype(float)))
+    expected = case.make(refine=0).fit(*arguments)
+    assert gap(case, expected, found) < 1e-8
+
+
+@every
+def test_sources_that_cannot_be_used_are_told(name):
+    case = CASES[name]
+    with pytest.raises(InvalidInputError, match="read only once"):
+        case.make().fit(batch for batch in case.batches())
+    with pytest.raises(InvalidInputError, match="cannot be matched to a source"):
+        case.make().fit(case.batches(), sample_weight=[1.0])
+    with pytest.raises(InvalidInputError, match="no batch"):
+        case.make().fit(Again([]))
+
+    class Shrinking(Again):
+        def __iter__(self):
+            yield from self.batches
+            self.batches = self.batches[:-1]
+
+    if name not in ("pearson",):
+        with pytest.raises(InvalidInputError, match="on the first pass"):
+            case.make(case.short, refine=0).fit(Shrinking(case.batches()))
+
+
+def test_batches_of_other_widths_empty_ones_and_documents():
+    model = lt.SphericalGaussianMixture(2, random_state=0)
+    with pytest.raises(InvalidInputError, match="expecting 8 features"):
+        model.fit([MIXED[:100], MIXED[100:, :5]])
+    found = model.fit([MIXED[:0], MIXED, MIXED[:0]]).means_
+    assert np.array_equal(found, model.fit(MIXED).means_)
+    counts = np.random.default_rng(0).poisson(3.0, (400, 6)).astype(float)
+    counts[:200, 0] += 9
+    documents = MatrixSource(scipy.sparse.csr_array(counts), batch_size=100)
+    found = model.fit(documents).means_
+    assert np.abs(found - model.fit(counts.astype(np.float32)).means_).max() < 1e-6
+
+
+def test_numbers_on_a_line_come_in_batches_of_one_axis():
+    line = LINE[:, 0]
+    whole = lt.PearsonMixture(random_state=0).fit(line)
+    for wrap in (list, Again):
+        found = lt.PearsonMixture(random_state=0).fit(wrap([line[:500], line[500:]]))
+        assert np.array_equal(found.means_, whole.means_)
+
+
+@every
+def test_the_number_of_components_is_found_in_a_source(name):
+    case = CASES[name]
+    if name == "pearson":
+        return
+    found = case.make(case.short, n_components="auto", refine=0 if name == "ica" else 1)
+    assert found.fit(Again(case.batches())).n_components_ == 3
+
+
+WITH_INTERVALS = {
+    "spherical": {"weights": (3,), "means": (3, 8), "covariances": (3,)},
+    "diagonal": {"weights": (3,), "means": (3, 8), "covariances": (3, 8)},
+    "product": {"weights": (2,), "means": (2, 8), "covariances": (2, 8)},
+    "views": {"weights": (3,), "means": [(3, 5), (3, 6), (3, 7)], "variances": [(3, 5)]},
+    "ica": {"mixing": (6, 3), "components": (3, 6), "kurtosis": (3,)},
+    "pearson": {"weights": (2,), "means": (2, 1), "covariances": (2,)},
+    "symbols": {"startprob": (3,), "transmat": (3, 3), "emissionprob": (3, 6)},
+    "points": {"startprob": (3,), "transmat": (3, 3), "means": (3, 1), "covariances": (3, 1)},
+}
+
+
+@every
+def test_intervals_have_the_shape_of_the_parameters_and_hold_them(name):
+    case = CASES[name]
+    model = case.make().fit(*case.arguments)
+    found = model.intervals(*case.arguments, n_resamples=20, n_groups=20)
+    again = model.intervals(*case.arguments, n_resamples=20, n_groups=20)
+    assert set(found) == set(WITH_INTERVALS[name])
+    inside = []
+    for parameter, shape in WITH_INTERVALS[name].items():
+        ends = [
+            (each.low, each.high) if isinstance(each.low, list) else ([each.low], [each.high])
+            for each in (found[parameter], again[parameter])
+        ]
+        fitted = getattr(model, f"{parameter}_")
+        fitted = fitted if isinstance(fitted, list) else [fitted]
+        shapes = shape if isinstance(shape, list) else [shape]
+        for low, high, value, expected in zip(*ends[0], fitted, shapes, strict=False):
+            assert low.shape == high.shape == value.shape == expected
+            assert (low <= high).all()
+            inside.append(((low <= value) & (value <= high)).mean())
+        assert all((a == b).all() for a, b in zip(ends[0][0], ends[1][0], strict=True))
+    assert np.mean(inside) > 0.9
+
+
+@every
+@pytest.mark.parametrize(
+    "settings, message",
+    [
+        ({"level": 1.0}, "level=1.0"),
+        ({"n_resamples": 0}, "n_resamples"),
+        ({"n_groups": -1}, "n_groups"),
+        ({"n_groups": 100_000}, "n_groups=100000"),
+    ],
+)
+def test_intervals_refuse_what_makes_no_sense(name, settings, message):
+    case = CASES[name]
+    model = case.make(refine=1).fit(*case.arguments)
+    with pytest.raises(InvalidInputError, match=message):
+        model.intervals(*case.arguments, **settings)
+
+
+def test_what_moments_do_not_determine_has_no_intervals():
+    views_of_one = [view[:, :1] for view in VIEWS]
+    few = lt.MultiViewMixture(3, random_state=0).fit(views_of_one)
+    with pytest.raises(NotIdentifiableError, match="no intervals"):
+        few.intervals(views_of_one)
+    chain = lt.CategoricalHMM(4, random_state=0).fit(SYMBOLS.X % 2, SYMBOLS.lengths)
+    with pytest.raises(NotIdentifiableError, match=r"4 states have no intervals.*show at most 2"):
+        chain.intervals(SYMBOLS.X % 2, SYMBOLS.lengths, n_groups=20)
+
+
+def test_long_sequences_are_cut_into_blocks():
+    model = lt.CategoricalHMM(3, random_state=0).fit(SYMBOLS.X)
+    found = model.intervals(SYMBOLS.X, n_resamples=10)
+    # One sequence says nothing about how sequences begin.
+    assert set(found) == {"transmat", "emissionprob"}
+    with pytest.raises(InvalidInputError, match=r"blocks of 20 rows.*lower n_groups to 80"):
+        model.intervals(SYMBOLS.X, n_groups=200)
+
+
+@every
+def test_the_number_of_components_is_found_or_given(name):
+    case = CASES[name]
+    if name == "pearson":
+        with pytest.raises(InvalidInputError, match="n_components='auto'"):
+            case.make(n_components="auto").fit(*case.arguments)
+        return
+    found = case.make(n_components="auto", refine=0 if name == "ica" else 1)
+    assert found.fit(*case.arguments).n_components_ == 3
+
+
+def test_unmixing_goes_to_scikit_learn_and_back():
+    from sklearn.decomposition import FastICA
+
+    model = lt.ICA(3, random_state=0).fit(SOURCES)
+    peer = model.to_sklearn()
+    assert np.abs(peer.transform(SOURCES) - model.transform(SOURCES)).max() < 1e-12
+    sources = model.transform(SOURCES)
+    back = peer.inverse_transform(sources)
+    assert np.abs(back - model.inverse_transform(sources)).max() < 1e-12
+    again = lt.ICA.from_sklearn(peer, noise=None)
+    for name in ("components_", "mixing_", "mean_"):
+        assert np.array_equal(getattr(again, name), getattr(model, name))
+    fast = FastICA(3, random_state=0).fit(SOURCES)
+    ours = lt.ICA.from_sklearn(fast)
+    assert (np.diff(np.linalg.norm(ours.mixing_, axis=0)) <= 0).all()
+    unmixed = ours.transform(SOURCES)
+    assert (
+        np.abs(
+            ours.inverse_transform(unmixed) - fast.inverse_transform(fast.transform(SOURCES))
+        ).max()
+        < 1e-10
+    )
+    for wrong in (FastICA(2), 7):
+        with pytest.raises(InvalidInputError, match=r"fitted FastICA.*without components_"):
+            lt.ICA.from_sklearn(wrong)
+
+
+def test_the_criteria_of_views_are_those_of_a_diagonal_mixture():
+    from sklearn.mixture import GaussianMixture
+
+    model = lt.MultiViewMixture(3, random_state=0).fit(VIEWS)
+    peer = GaussianMixture(3, covariance_type="diag")
+    peer.weights_, peer.means_ = model.weights_, np.hstack(model.means_)
+    peer.covariances_ = np.hstack(model.variances_)
+    peer.precisions_cholesky_ = 1 / np.sqrt(peer.covariances_)
+    together = np.hstack(VIEWS)
+    assert model.aic(VIEWS) == pytest.approx(peer.aic(together), rel=1e-10)
+    assert model.bic(VIEWS) == pytest.approx(peer.bic(together), rel=1e-10)
+    symbols = [np.argmax(view, axis=1) for view in VIEWS]
+    coded = lt.MultiViewMixture(2, random_state=0).fit(symbols)
+    free = 1 + 2 * (4 + 5 + 6)
+    total = coded.score_samples(symbols).sum()
+    assert coded.aic(symbols) == pytest.approx(-2 * total + 2 * free, rel=1e-12)
+    assert coded.bic(symbols) == pytest.approx(-2 * total + np.log(900) * free, rel=1e-12)
