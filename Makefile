@@ -74,7 +74,7 @@ bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(PIP) install -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.mixtures
-	$(BIN)/python -m benchmarks.hmm planted
+	$(BIN)/python -m benchmarks.hmm
 	$(BIN)/python -m benchmarks.ica
 
 clean:  ## Remove everything that the other commands made

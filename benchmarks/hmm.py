@@ -1,28 +1,28 @@
 """Hidden Markov models beside hmmlearn: likelihood of held-out rows and CPU time in one run.
 
-Run with `python -m benchmarks.hmm planted|large|real`; it prints Markdown tables. The gap of a
-method is the held-out log-likelihood per row of Baum and Welch started at the true parameters
-(the oracle) minus that of the method; a gap above 0.002 is a failure. hmmlearn runs its faster
-implementation ("scaling"), 10 and 100 passes, and the best of ten starts by training likelihood.
+    python -m benchmarks.hmm [planted] [large] [real]
+    python -m benchmarks.hmm planted --store hmm.json --seeds 10 --first-seed 300
+    python -m benchmarks.hmm --store hmm.json --render --write
+
+The gap of a method is the held-out log-likelihood per row of Baum and Welch started at the true
+parameters (the oracle) minus that of the method; a gap above 0.002 is a failure. hmmlearn runs its
+faster implementation ("scaling"), 10 and 100 passes, and the best of ten starts by training
+likelihood on the first LATENSOR_TEN_STARTS seeds (all, unless given). Real data is read from the
+folder that LATENSOR_DATA names, and skipped without it.
 """
 
 from __future__ import annotations
 
-import argparse
-import itertools
-import json
-import statistics
+import os
 import time
-import warnings
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from hmmlearn import hmm
-from threadpoolctl import threadpool_limits
 
-from benchmarks.hmm_data import real_sets
+from benchmarks.gathered import Gathered, Run, command, median, number
+from benchmarks.hmm_data import RealSet, real_sets
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.models.categorical_hmm import CategoricalHMM
 from latensor.models.gaussian_hmm import GaussianHMM
@@ -36,6 +36,8 @@ from latensor.refinement.hmm import (
 )
 
 FAILURE = 0.002
+TEN_STARTS = int(os.environ.get("LATENSOR_TEN_STARTS", "1000000"))
+METHODS = ("ours", "moments", "peer 10", "peer 100", "peer 100 x 10")
 
 
 class Setting(NamedTuple):
@@ -135,7 +137,7 @@ def rivals(setting: Setting, seed: int, many: bool) -> Iterator[tuple[str, Calla
         )
 
 
-def measure(setting: Setting, seed: int, many: bool, peers: bool) -> dict[str, tuple[float, float]]:
+def measure(setting: Setting, seed: int, many: bool, peers: bool) -> Run:
     """Gap and CPU seconds of every rival; a method that refuses has an infinite gap."""
     X, sizes, truth = draw(setting, seed)
     half = setting.n_sequences
@@ -148,136 +150,135 @@ def measure(setting: Setting, seed: int, many: bool, peers: bool) -> dict[str, t
             continue
         try:
             seconds, model = cpu(lambda fit=fit: fit(train, lengths[0]))
-            found[name] = (best - model.score(test, lengths[1]) / len(test), seconds)
+            found[name] = [best - model.score(test, lengths[1]) / len(test), seconds]
         except ValueError:
-            found[name] = (np.inf, np.nan)
+            found[name] = [np.inf, np.nan]
     return found
 
 
-def planted_table(
-    seeds: range, many: int, store: Path | None, chosen: str, refresh: bool
-) -> Iterator[str]:
-    rows: dict[str, dict[str, Any]] = {}
-    if store is not None and store.exists():
-        rows = json.loads(store.read_text())
-    for setting, seed in itertools.product(SETTINGS, seeds):
-        key = f"{setting} | {seed}"
-        if chosen not in str(setting) or (key in rows) != refresh:
-            continue
-        rows[key] = {**rows.get(key, {}), **measure(setting, seed, seed < many, not refresh)}
-        if store is not None:
-            store.write_text(json.dumps(rows))
-    yield "| setting | method | median gap | worst | failures | CPU s | times ours |"
-    yield "|---|---|---|---|---|---|---|"
+def planted_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    yield (
+        "| planted: failures, worst gap in 1/1000, CPU s | seeds | ours | moments alone "
+        "| hmmlearn 10 passes | 100 passes | best of 10 starts | hmmlearn 100 / ours, time |"
+    )
+    yield "|---|---|---|---|---|---|---|---|"
     for setting in SETTINGS:
-        runs = [rows[key] for key in rows if key.startswith(f"{setting} |")]
-        if not runs:
-            continue
-        base = statistics.median(run["ours"][1] for run in runs)
-        for name in ("ours", "moments", "peer 10", "peer 100", "peer 100 x 10"):
-            found = [run[name] for run in runs if name in run]
-            if not found:
-                continue
-            gaps = [gap for gap, _ in found]
-            finite = [gap for gap in gaps if np.isfinite(gap)]
-            spent = [seconds for gap, seconds in found if np.isfinite(gap)]
-            refused = f" ({len(gaps) - len(finite)} refused)" if len(finite) < len(gaps) else ""
-            middle = f"{statistics.median(finite):.5f} | {max(finite):.5f}" if finite else "- | -"
-            seconds = statistics.median(spent) if spent else np.nan
-            failures = sum(gap > FAILURE for gap in finite)
-            yield (
-                f"| {setting} | {name} | {middle} | {failures}/{len(finite)}{refused} "
-                f"| {seconds:.2f} | {seconds / base:.2f} |"
+        title = str(setting)
+        for seed in seeds:
+            gathered.measure(
+                "planted",
+                title,
+                seed,
+                lambda setting=setting, seed=seed: measure(
+                    setting, seed, seed - seeds[0] < TEN_STARTS, not gathered.ours
+                ),
             )
+        found = gathered.found("planted", title)
+        if not found:
+            continue
+        times = {name: median(runs[:, 1]) for name, runs in found.items()}
+        ratio = number(times.get("peer 100", np.nan) / times["ours"])
+        cells = [title, str(len(found["ours"]))]
+        cells += [outcome(found[m]) if m in found else "" for m in METHODS]
+        yield "| " + " | ".join([*cells, ratio]) + " |"
 
 
-def large_table() -> Iterator[str]:
+def outcome(runs: Any) -> str:
+    """Failures of how many runs, worst gap, median time; and how many refused."""
+    gaps = runs[np.isfinite(runs[:, 0]), 0]
+    refused = f", {len(runs) - len(gaps)} refused" if len(gaps) < len(runs) else ""
+    if not len(gaps):
+        return "all refused"
+    failures = int((gaps > FAILURE).sum())
+    return f"{failures}/{len(gaps)}, {1e3 * gaps.max():.2f}, {median(runs[:, 1]):.2f}{refused}"
+
+
+def large_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
     """A million rows: moments alone and with ten passes, beside ten passes of hmmlearn."""
     yield "| n = 1e6, symbols, k 5, d 10 | gap | CPU s | times the moments |"
     yield "|---|---|---|---|"
+    for seed in seeds[:1]:
+        gathered.measure("large", "symbols", seed, lambda seed=seed: million(seed))
+    rows = {name: runs[0] for name, runs in gathered.found("large", "symbols").items()}
+    for name, (gap, seconds) in rows.items():
+        base = next(iter(rows.values()))[1]
+        yield f"| {name} | {gap:.5f} | {seconds:.3f} | {seconds / base:.1f} |"
+
+
+def million(seed: int) -> Run:
     setting = Setting("symbols", 5, 10, 1_000_000, 0.5, 0.5)
-    X, _, truth = draw(setting, 0)
+    X, _, truth = draw(setting, seed)
     train, test = X[: setting.n], X[setting.n :]
     lengths = ([len(train)], [len(test)])
     best = oracle(setting, truth, train, test, lengths)
-    ours("symbols", 5, 10, 1).fit(train[:1000])
-    rows = []
+    found = {}
     for name, make, repeats in (
         ("ours, moments alone, views='lag'", lambda: ours("symbols", 5, 10, 0, "lag"), 5),
         ("ours, moments alone, both views", lambda: ours("symbols", 5, 10, 0), 5),
         ("ours, ten passes", lambda: ours("symbols", 5, 10, 10), 2),
         ("ours, auto", lambda: ours("symbols", 5, 10), 1),
-        ("hmmlearn, ten passes, scaling", lambda: theirs("symbols", 5, 10, 10, 0), 2),
+        ("hmmlearn, ten passes, scaling", lambda: theirs("symbols", 5, 10, 10, 0), 1),
         ("hmmlearn, ten passes, log (default)", lambda: theirs("symbols", 5, 10, 10, 0, "log"), 1),
     ):
         runs = [cpu(lambda make=make: make().fit(train)) for _ in range(repeats)]
         gap = best - runs[0][1].score(test) / len(test)
-        rows.append((name, gap, min(seconds for seconds, _ in runs)))
-    for name, gap, seconds in rows:
-        yield f"| {name} | {gap:.5f} | {seconds:.3f} | {seconds / rows[0][2]:.1f} |"
+        found[name] = [gap, min(seconds for seconds, _ in runs)]
+    return found
 
 
-def real_table(n_seeds: int) -> Iterator[str]:
+def held_out(data: RealSet, k: int, seed: int, peers: bool) -> Run:
+    """Log-likelihood per held-out row, CPU seconds and log-likelihood per training row."""
+    found = {}
+    models = {"ours": data.ours(k, seed)}
+    if peers:
+        models["peer 100"] = theirs(data.kind, k, data.n_symbols, 100, seed)
+    for name, model in models.items():
+        seconds, fitted = cpu(lambda model=model: model.fit(data.train, data.lengths))
+        score = fitted.score(data.test, data.test_lengths) / len(data.test)
+        found[name] = [score, seconds, fitted.score(data.train, data.lengths) / len(data.train)]
+    return found
+
+
+def real_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
     yield (
-        "| real set | ours, held out | CPU s | hmmlearn 100, median | best by training | range "
-        "| CPU s each |"
+        "| real: held-out log-likelihood per row | seeds | ours: median (range) "
+        "| hmmlearn 100 passes: median (range) | ours, best by training | hmmlearn, best by "
+        "training | CPU s ours, hmmlearn |"
     )
     yield "|---|---|---|---|---|---|---|"
     for data in real_sets():
         for k in data.states:
-            seconds, model = cpu(lambda k=k, data=data: data.ours(k).fit(data.train, data.lengths))
-            score = model.score(data.test, data.test_lengths) / len(data.test)
-            runs = []
-            for seed in range(n_seeds):
-                spent, peer = cpu(
-                    lambda k=k, seed=seed, data=data: theirs(
-                        data.kind, k, data.n_symbols, 100, seed
-                    ).fit(data.train, data.lengths)
+            title = f"{data.name}, k {k}"
+            for seed in seeds:
+                gathered.measure(
+                    "real",
+                    title,
+                    seed,
+                    lambda data=data, k=k, seed=seed: held_out(data, k, seed, not gathered.ours),
                 )
-                runs.append(
-                    (
-                        peer.score(data.train, data.lengths),
-                        peer.score(data.test, data.test_lengths) / len(data.test),
-                        spent,
-                    )
-                )
-            held_out = [run[1] for run in runs]
-            yield (
-                f"| {data.name}, k {k} | {score:.4f} | {seconds:.1f} "
-                f"| {statistics.median(held_out):.4f} | {max(runs)[1]:.4f} "
-                f"| {min(held_out):.4f} to {max(held_out):.4f} "
-                f"| {statistics.median(run[2] for run in runs):.1f} |"
-            )
+            found = gathered.found("real", title)
+            if not found:
+                continue
+            runs = [found[name] for name in ("ours", "peer 100")]
+            cells = [title, str(len(runs[0]))]
+            cells += [
+                f"{median(r[:, 0]):.4f} ({r[:, 0].min():.4f} to {r[:, 0].max():.4f})" for r in runs
+            ]
+            cells += [f"{r[np.argmax(r[:, 2]), 0]:.4f}" for r in runs]
+            cells.append(", ".join(number(median(r[:, 1]), ".1f") for r in runs))
+            yield "| " + " | ".join(cells) + " |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("planted", "large", "real"))
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--ten-starts", type=int, default=10, help="seeds to run ten starts on")
-    parser.add_argument("--peer-seeds", type=int, default=10, help="starts on real sets")
-    parser.add_argument("--only", default="", help="part of the name of the settings to run")
-    parser.add_argument("--store", type=Path, help="JSON file that gathers results of several runs")
-    parser.add_argument(
-        "--refresh", action="store_true", help="run ours again for what is stored, not the peers"
-    )
-    options = parser.parse_args()
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")
-        tables = {
-            "planted": lambda: planted_table(
-                range(options.seeds),
-                options.ten_starts,
-                options.store,
-                options.only,
-                options.refresh,
-            ),
-            "large": large_table,
-            "real": lambda: real_table(options.peer_seeds),
-        }
-        for line in tables[options.what]():
-            print(line, flush=True)
+TABLES = {"planted": planted_table, "large": large_table, "real": real_table}
+
+
+def warm_up() -> None:
+    for setting in (SETTINGS[0], SETTINGS[8]._replace(n=2_000)):
+        X, lengths, _ = draw(setting, 0)
+        for refine in (0, "auto"):
+            ours(setting.kind, setting.k, setting.d, refine).fit(X, lengths)
 
 
 if __name__ == "__main__":
-    main()
+    assert __doc__ is not None
+    command(__doc__.splitlines()[0], TABLES, "bench-hmm", warm_up)

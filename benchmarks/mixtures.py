@@ -1,18 +1,19 @@
 """Gaussian mixtures beside scikit-learn and beside EM started at the truth, in one run.
 
-Run with `python -m benchmarks.mixtures [planted] [large] [real] [views]`; it prints Markdown
-tables. "Gap" is the held-out log-likelihood per sample of EM started at the true parameters, less
-that of the method; a run fails if it is above 0.01. Time is process CPU time, one thread each.
-Real data is read from the folder that LATENSOR_DATA names.
+    python -m benchmarks.mixtures [planted] [large] [real] [views]
+    python -m benchmarks.mixtures planted --store mixtures.json --seeds 10 --first-seed 300
+    python -m benchmarks.mixtures --store mixtures.json --render --write
+
+"Gap" is the held-out log-likelihood per sample of EM started at the true parameters, less that of
+the method; a run fails if it is above 0.01. Time is process CPU time, one thread each. Real data
+is read from the folder that LATENSOR_DATA names, and skipped without it.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ import numpy as np
 from sklearn.decomposition import PCA
 from sklearn.metrics import adjusted_rand_score
 from sklearn.mixture import GaussianMixture
-from threadpoolctl import threadpool_limits
 
+from benchmarks.gathered import Gathered, Run, command, median, number
 from latensor.datasets.mixtures import (
     MixtureSample,
     make_diagonal_mixture,
@@ -33,7 +34,10 @@ from latensor.models.diagonal_mixture import DiagonalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
 from latensor.models.spherical_mixture import SphericalGaussianMixture
 
-SEEDS = tuple(range(int(os.environ.get("LATENSOR_SEEDS", "10"))))
+OURS, RAW = "latensor", "latensor refine=0"
+ONE, TEN = "sklearn n_init 1", "sklearn n_init 10"
+# Seeds that ten starts are run on, of those asked for.
+TEN_STARTS = int(os.environ.get("LATENSOR_TEN_STARTS", "5"))
 FAILED = 0.01
 
 
@@ -113,72 +117,91 @@ def ours_of(kind: str, count: int, seed: int, **more: Any) -> Any:
     return model(count, random_state=seed, n_jobs=1, **more)
 
 
-def planted_table() -> Iterator[str]:
-    yield "| setting | method | fails | median gap | worst gap | CPU s (median) | times ours |"
-    yield "|---|---|---|---|---|---|---|"
-    for title, build, kind, n_inits in settings():
-        gaps: dict[str, list[float]] = {}
-        times: dict[str, list[float]] = {}
-        for seed in SEEDS:
-            planted = build(seed)
-            held_out = planted.draw(20_000, seed + 1000)[0]
-            best = oracle(planted, kind).score(held_out)
-            count = len(planted.weights)
-            rivals = {"latensor": ours_of(kind, count, seed)}
-            for n_init in n_inits:
-                if n_init == 1 or seed < 5:
-                    rivals[f"sklearn n_init {n_init}"] = peer_of(count, kind, seed, n_init)
-            for name, model in rivals.items():
-                seconds, fitted = timed(model.fit, planted.samples)
-                gaps.setdefault(name, []).append(best - fitted.score(held_out))
-                times.setdefault(name, []).append(seconds)
-        yield from rows(title, gaps, times)
-
-
-def rows(title: str, gaps: dict[str, list[float]], times: dict[str, list[float]]) -> Iterator[str]:
-    first = float(np.median(next(iter(times.values()))))
-    for name, found in gaps.items():
-        seconds = float(np.median(times[name]))
-        fails = sum(gap > FAILED for gap in found)
-        yield (
-            f"| {title} | {name} | {fails}/{len(found)} | {np.median(found):.4f} "
-            f"| {max(found):.4f} | {seconds:.2f} | {seconds / first:.1f} |"
-        )
-
-
-def large_table() -> Iterator[str]:
-    yield "| n = 1,000,000 | method | gap | CPU s | times ours |"
+def planted_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    yield (
+        f"| planted: failures, worst gap, CPU s | {OURS} | {ONE} | {TEN} "
+        "| times ours: one start, ten |"
+    )
     yield "|---|---|---|---|---|"
-    for k, d, sep in ((10, 20, 4.0), (5, 10, 4.0)):
-        planted = make_spherical_mixture(1_000_000, d, k, separation=sep, random_state=0)
-        held_out = planted.draw(20_000, 1000)[0]
-        best = oracle(planted, "spherical").score(held_out)
-        ours_of("spherical", k, 0).fit(planted.samples[:5000])
-        rivals = {
-            "latensor": ours_of("spherical", k, 0),
-            "latensor refine=0": ours_of("spherical", k, 0, refine=0),
-            "sklearn n_init 1": peer_of(k, "spherical", 0, 1),
-        }
-        ours = None
-        for name, model in rivals.items():
-            seconds, fitted = timed(model.fit, planted.samples)
-            ours = ours or seconds
-            gap = best - fitted.score(held_out)
-            yield (
-                f"| k {k}, d {d}, sep {sep:g} | {name} | {gap:.4f} | {seconds:.2f} "
-                f"| {seconds / ours:.1f} |"
+    for title, build, kind, n_inits in settings():
+        for seed in seeds:
+            starts = [n for n in n_inits if n == 1 or seed - seeds[0] < TEN_STARTS]
+            gathered.measure(
+                "planted",
+                title,
+                seed,
+                lambda build=build, kind=kind, seed=seed, starts=starts: gaps(
+                    build, kind, seed, [] if gathered.ours else starts
+                ),
             )
+        found = gathered.found("planted", title)
+        if found:
+            times = [median(found[m][:, 1]) if m in found else np.nan for m in (OURS, ONE, TEN)]
+            cells = [outcome(found[m]) if m in found else "" for m in (OURS, ONE, TEN)]
+            ratios = ", ".join(number(t / times[0], ".1f") for t in times[1:])
+            yield "| " + " | ".join([title, *cells, ratios]) + " |"
 
 
-def data_folder() -> Path:
+def gaps(build: Callable[[int], MixtureSample], kind: str, seed: int, n_inits: list[int]) -> Run:
+    planted = build(seed)
+    held_out = planted.draw(20_000, seed + 1000)[0]
+    best = oracle(planted, kind).score(held_out)
+    count = len(planted.weights)
+    rivals = {OURS: ours_of(kind, count, seed)}
+    for n_init in n_inits:
+        rivals[f"sklearn n_init {n_init}"] = peer_of(count, kind, seed, n_init)
+    found = {}
+    for name, model in rivals.items():
+        seconds, fitted = timed(model.fit, planted.samples)
+        found[name] = [best - fitted.score(held_out), seconds]
+    return found
+
+
+def outcome(runs: Any) -> str:
+    fails = int((runs[:, 0] > FAILED).sum())
+    return f"{fails}/{len(runs)}, {runs[:, 0].max():.4f}, {median(runs[:, 1]):.2f}"
+
+
+def large_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    yield f"| n = 1,000,000: gap, CPU s | {OURS} | {RAW} | {ONE} |"
+    yield "|---|---|---|---|"
+    for k, d, sep in ((10, 20, 4.0), (5, 10, 4.0)):
+        title = f"k {k}, d {d}, sep {sep:g}"
+        for seed in seeds[:1]:
+            gathered.measure(
+                "large", title, seed, lambda k=k, d=d, sep=sep, seed=seed: million(k, d, sep, seed)
+            )
+        found = gathered.found("large", title)
+        if found:
+            cells = [f"{r[0, 0]:.4f}, {r[0, 1]:.2f}" for r in (found[m] for m in (OURS, RAW, ONE))]
+            yield "| " + " | ".join([title, *cells]) + " |"
+
+
+def million(k: int, d: int, sep: float, seed: int) -> Run:
+    planted = make_spherical_mixture(1_000_000, d, k, separation=sep, random_state=seed)
+    held_out = planted.draw(20_000, seed + 1000)[0]
+    best = oracle(planted, "spherical").score(held_out)
+    rivals = {
+        OURS: ours_of("spherical", k, seed),
+        RAW: ours_of("spherical", k, seed, refine=0),
+        ONE: peer_of(k, "spherical", seed, 1),
+    }
+    found = {}
+    for name, model in rivals.items():
+        seconds, fitted = timed(model.fit, planted.samples)
+        found[name] = [best - fitted.score(held_out), seconds]
+    return found
+
+
+def data_folder() -> Path | None:
     folder = os.environ.get("LATENSOR_DATA")
-    if not folder:
-        raise SystemExit("set LATENSOR_DATA to the folder of the real data sets")
-    return Path(folder)
+    return Path(folder) if folder else None
 
 
 def real_sets() -> Iterator[tuple[str, Any, Any, int]]:
     folder = data_folder()
+    if folder is None:
+        return
     pen = np.load(folder / "gmm_pendigits" / "pendigits_train.npz", allow_pickle=False)
     yield "pendigits, k 10", pen["X"].astype(float), pen["y"], 10
     mnist = np.load(folder / "gmm_mnist5k" / "mnist5k.npz", allow_pickle=False)
@@ -214,36 +237,57 @@ def _is_numeric(column: Any) -> bool:
     return True
 
 
-def real_table() -> Iterator[str]:
-    yield "| data | covariance | method | held-out log-likelihood (median, range) | ARI | CPU s |"
-    yield "|---|---|---|---|---|---|"
+def real_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    yield (
+        "| real: held-out log-likelihood, median (range) of 5 splits; ARI; CPU s | covariance "
+        f"| {OURS} | {ONE} | {TEN} |"
+    )
+    yield "|---|---|---|---|---|"
     for title, samples, labels, count in real_sets():
         for kind in ("spherical", "diag"):
-            found: dict[str, list[tuple[float, float, float]]] = {}
-            for seed in SEEDS[:5]:
-                order = np.random.default_rng(seed).permutation(len(samples))
-                train, test = order[: 3 * len(order) // 4], order[3 * len(order) // 4 :]
-                rivals = {
-                    "latensor": ours_of(kind, count, seed),
-                    "sklearn n_init 1": peer_of(count, kind, seed, 1),
-                    "sklearn n_init 10": peer_of(count, kind, seed, 10),
-                }
-                for name, model in rivals.items():
-                    seconds, fitted = timed(model.fit, samples[train])
-                    ari = np.nan
-                    if labels is not None:
-                        ari = adjusted_rand_score(labels[test], fitted.predict(samples[test]))
-                    found.setdefault(name, []).append((fitted.score(samples[test]), ari, seconds))
-            for name, results in found.items():
-                scores, aris, seconds = (np.array(column) for column in zip(*results, strict=True))
-                yield (
-                    f"| {title} | {kind} | {name} | {np.median(scores):.3f} ({scores.min():.3f} .. "
-                    f"{scores.max():.3f}) | {np.median(aris):.2f} | {np.median(seconds):.2f} |"
+            key = f"{title}, {kind}"
+            for seed in seeds[:5]:
+                gathered.measure(
+                    "real",
+                    key,
+                    seed,
+                    lambda x=samples, y=labels, count=count, kind=kind, seed=seed: splits(
+                        x, y, count, kind, seed
+                    ),
                 )
+            found = gathered.found("real", key)
+            if found:
+                cells = [
+                    f"{median(r[:, 0]):.3f} ({r[:, 0].min():.3f} to {r[:, 0].max():.3f}); "
+                    f"{number(median(r[:, 2]))}; {median(r[:, 1]):.2f}"
+                    for r in (found[m] for m in (OURS, ONE, TEN))
+                ]
+                yield "| " + " | ".join([title, kind, *cells]) + " |"
+
+
+def splits(samples: Any, labels: Any, count: int, kind: str, seed: int) -> Run:
+    """Held-out log-likelihood, CPU seconds and adjusted Rand index on a random quarter."""
+    order = np.random.default_rng(seed).permutation(len(samples))
+    train, test = order[: 3 * len(order) // 4], order[3 * len(order) // 4 :]
+    rivals = {
+        OURS: ours_of(kind, count, seed),
+        ONE: peer_of(count, kind, seed, 1),
+        TEN: peer_of(count, kind, seed, 10),
+    }
+    found = {}
+    for name, model in rivals.items():
+        seconds, fitted = timed(model.fit, samples[train])
+        ari = float("nan")
+        if labels is not None:
+            ari = adjusted_rand_score(labels[test], fitted.predict(samples[test]))
+        found[name] = [fitted.score(samples[test]), seconds, ari]
+    return found
 
 
 def real_views() -> Iterator[tuple[str, list[Any], Any, int]]:
     folder = data_folder()
+    if folder is None:
+        return
     mfeat = np.load(folder / "cca_mfeat" / "mfeat.npz", allow_pickle=False)
     views = [_standardized(mfeat[name]) for name in ("fac", "fou", "kar")]
     yield "mfeat (fac, fou, kar), k 10", views, mfeat["y"], 10
@@ -258,9 +302,10 @@ def _standardized(view: Any) -> Any:
     return (values - values.mean(axis=0)) / np.where(deviations > 0, deviations, 1.0)
 
 
-def views_table() -> Iterator[str]:
-    yield "| views | method | ARI (median, range) | CPU s |"
-    yield "|---|---|---|---|"
+def views_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    names = (OURS, RAW, f"{ONE}, diag", f"{TEN}, diag")
+    yield "| views: ARI, median (range); CPU s | " + " | ".join(names) + " |"
+    yield "|---|---|---|---|---|"
     planted = [
         (
             f"planted {kind} (30, 20, 40), k 6, n 5000",
@@ -270,44 +315,55 @@ def views_table() -> Iterator[str]:
     ]
     sets = [(title, sample.views, sample.labels, 6) for title, sample in planted]
     for title, views, labels, count in [*sets, *real_views()]:
-        joined = np.hstack(views)
-        found: dict[str, list[tuple[float, float]]] = {}
-        for seed in SEEDS[:5]:
-            rivals = {
-                "latensor": (MultiViewMixture(count, random_state=seed, n_jobs=1), views),
-                "latensor refine=0": (
-                    MultiViewMixture(count, refine=0, random_state=seed, n_jobs=1),
-                    views,
+        for seed in seeds[:5]:
+            gathered.measure(
+                "views",
+                title,
+                seed,
+                lambda views=views, labels=labels, count=count, seed=seed: agreements(
+                    views, labels, count, seed
                 ),
-                "sklearn diag n_init 1": (peer_of(count, "diag", seed, 1), joined),
-                "sklearn diag n_init 10": (peer_of(count, "diag", seed, 10), joined),
-            }
-            for name, (model, data) in rivals.items():
-                try:
-                    seconds, predicted = timed(model.fit_predict, data)
-                except NotIdentifiableError:
-                    continue
-                found.setdefault(name, []).append((adjusted_rand_score(labels, predicted), seconds))
-        for name, results in found.items():
-            aris, seconds = (np.array(column) for column in zip(*results, strict=True))
-            yield (
-                f"| {title} | {name} | {np.median(aris):.2f} ({aris.min():.2f} .. "
-                f"{aris.max():.2f}) | {np.median(seconds):.2f} |"
             )
+        found = gathered.found("views", title)
+        if found:
+            cells = [
+                f"{median(r[:, 0]):.2f} ({r[:, 0].min():.2f} to {r[:, 0].max():.2f}); "
+                f"{median(r[:, 1]):.2f}"
+                if r is not None
+                else "refused"
+                for r in (found.get(m) for m in names)
+            ]
+            yield "| " + " | ".join([title, *cells]) + " |"
+
+
+def agreements(views: list[Any], labels: Any, count: int, seed: int) -> Run:
+    joined = np.hstack(views)
+    rivals = {
+        OURS: (MultiViewMixture(count, random_state=seed, n_jobs=1), views),
+        RAW: (MultiViewMixture(count, refine=0, random_state=seed, n_jobs=1), views),
+        f"{ONE}, diag": (peer_of(count, "diag", seed, 1), joined),
+        f"{TEN}, diag": (peer_of(count, "diag", seed, 10), joined),
+    }
+    found = {}
+    for name, (model, data) in rivals.items():
+        try:
+            seconds, predicted = timed(model.fit_predict, data)
+        except NotIdentifiableError:
+            continue
+        found[name] = [adjusted_rand_score(labels, predicted), seconds]
+    return found
 
 
 TABLES = {"planted": planted_table, "large": large_table, "real": real_table, "views": views_table}
 
 
-def main() -> None:
-    chosen = sys.argv[1:] or list(TABLES)
-    with warnings.catch_warnings(), threadpool_limits(1):
-        warnings.simplefilter("ignore")
-        for name in chosen:
-            for line in TABLES[name]():
-                print(line, flush=True)
-            print(flush=True)
+def warm_up() -> None:
+    for make, kind in ((make_spherical_mixture, "spherical"), (make_diagonal_mixture, "diag")):
+        ours_of(kind, 3, 0).fit(make(1000, 10, 3, random_state=0).samples)
+    ours_of("spherical", 4, 0).fit(make_spherical_mixture(1000, 2, 4, random_state=0).samples)
+    MultiViewMixture(2).fit(make_multi_view(500, (5, 5, 5), 2, random_state=0).views)
 
 
 if __name__ == "__main__":
-    main()
+    assert __doc__ is not None
+    command(__doc__.splitlines()[0], TABLES, "bench-mixtures", warm_up)
