@@ -66,6 +66,8 @@ def test_groups_are_equal_parts_at_random():
     "settings, message",
     [
         ((0, 1, 1), "level=0"),
+        (("0.9", 5, 5), "level='0.9'"),
+        ((None, 5, 5), "level=None"),
         ((0.9, 0, 5), "n_resamples"),
         ((0.9, 5, 2.5), "n_groups"),
         ((0.9, 5, 4), "at least 5"),

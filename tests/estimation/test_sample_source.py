@@ -70,6 +70,17 @@ def test_a_source_must_give_the_same_again():
         list(source)
 
 
+def test_another_reading_must_give_as_many_samples():
+    given = [ROWS, ROWS]
+    source = batches(given)
+    list(source)
+    again = source.read_by(lambda batch, first: (-batch, None))
+    assert [part[0, 1] for part, _ in again] == [-1, -1]
+    given.pop()
+    with pytest.raises(InvalidInputError, match=r"24 samples on the first pass and 12 now"):
+        list(again)
+
+
 def test_batches_without_a_sample_are_left_out():
     source = SampleBatches([ROWS[:0], ROWS], lambda b, _: (b, None) if len(b) else None, len)
     assert len(list(source)) == 1

@@ -40,6 +40,30 @@ def test_nan_and_infinity(name, refine):
 
 
 @pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("scale", [1e155, 1e200, 1e300])
+def test_samples_whose_moments_overflow(name, scale):
+    X = PLANTED.copy()
+    X[:, 0] *= scale
+    with pytest.raises(InvalidInputError, match=r"overflow.* in a\s+smaller unit"):
+        MODELS[name](2, X)
+
+
+@pytest.mark.parametrize("name", ["spherical", "diagonal", "product", "pearson"])
+def test_samples_whose_moments_underflow(name):
+    with pytest.raises(InvalidInputError, match="underflows: give the samples in a larger unit"):
+        MODELS[name](2, 1e-150 * PLANTED)
+
+
+def test_symbols_that_are_names():
+    X = SYMBOLS.copy()
+    X[7] = 10**9
+    with pytest.raises(InvalidInputError, match=r"symbol 1000000000 in 60 rows.*Number"):
+        MODELS["symbols"](2, X)
+    X[7] = 999
+    assert MODELS["symbols"](2, X).n_features_ == 1000
+
+
+@pytest.mark.parametrize("name", NUMBERS)
 def test_fewer_samples_than_components(name):
     texts = {
         "points": "n_samples=4 should be at least n_components=5",

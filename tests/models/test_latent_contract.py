@@ -195,6 +195,24 @@ def test_weights_of_a_source_are_repetitions(name, long):
 
 
 @every
+def test_batches_of_weight_zero_are_not_there(name):
+    case = CASES[name]
+    batches = case.batches()
+    chains = name in ("symbols", "points")
+
+    def weighted(batch, weight):
+        if chains:
+            rows, lengths = batch[:2]
+            return rows, lengths, np.full(len(lengths), weight)
+        return batch, np.full(len(batch[0] if name == "views" else batch), weight)
+
+    nothing = weighted(batches[1], 0.0)
+    given = [nothing, *(weighted(batch, 1.0) for batch in batches), nothing]
+    found = case.make(refine=0).fit(Again(given))
+    assert gap(case, case.make(refine=0).fit(*case.arguments), found) < 1e-8
+
+
+@every
 def test_sources_that_cannot_be_used_are_told(name):
     case = CASES[name]
     with pytest.raises(InvalidInputError, match="read only once"):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from latensor.datasets import make_topics
 from latensor.exceptions import InvalidInputError
 from latensor.refinement import completion, topic_mixtures
-from latensor.refinement.documents import Documents
+from latensor.refinement.documents import Documents, read_documents
 from latensor.refinement.held_out import halves
 
 
@@ -149,3 +149,17 @@ def test_bad_input_is_refused(options, message):
     arguments = {"topics": np.full((2, 3), 1 / 3), "alpha": 0.1} | options
     with pytest.raises(InvalidInputError, match=message):
         topic_mixtures(scipy.sparse.csr_array(np.ones((4, 3))), **arguments)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_halves_of_words_that_occur_very_often(dtype):
+    counts = np.array([[2.0**23, 3, 2.0**22], [1, 2.0**24 - 1, 0], [2.0**20, 0, 0]])
+    if dtype == np.float64:
+        counts *= 2.0**26
+    documents = read_documents(scipy.sparse.csr_array(counts), 3, dtype)
+    known, scored = halves(documents, 5)
+    assert known.counts.min() > 0
+    assert scored.counts.min() > 0
+    tokens = counts.sum(axis=1)
+    np.testing.assert_allclose(known.lengths, tokens // 2, rtol=1e-6)
+    np.testing.assert_allclose(scored.lengths, tokens - tokens // 2, rtol=1e-6)

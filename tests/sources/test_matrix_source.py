@@ -159,6 +159,8 @@ BAD = [
     (with_entry(-np.inf), r"holds -inf at row 3, column 2: remove NaN"),
     (with_entry(-2), r"holds -2 at row 3, column 2: .* negative"),
     (with_entry(-2, np.int8), r"holds -2 at row 3, column 2: .* negative"),
+    (with_entry(2.0**53), r"holds 9.0072e\+15 at row 3, column 2: counts must be below 9e\+15"),
+    (with_entry(1e200), r"holds 1e\+200 at row 3, column 2: counts must be below"),
     (
         with_entry(0.57),
         r"holds 0.57 at row 3, column 2: moments need counts: give the output of "

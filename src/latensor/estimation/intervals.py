@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -47,7 +48,7 @@ class Bootstrap:
     @classmethod
     def of(cls, level: float, n_resamples: int, n_groups: int) -> Bootstrap:
         """The settings as the caller gave them, or an error that names the bad one."""
-        if not 0 < level < 1:
+        if not isinstance(level, numbers.Real) or not 0 < level < 1:
             raise InvalidInputError(f"level={level!r} must lie between 0 and 1, for example 0.95")
         n_groups = check_positive_int(n_groups, "n_groups")
         if n_groups < _FEWEST_GROUPS:

@@ -20,7 +20,7 @@ from latensor.arrays.threads import thread_count
 from latensor.estimation.parameters import Choice, Interval, Range
 from latensor.estimation.parameters import check_parameters as _check_parameters
 from latensor.estimation.sample_source import SampleBatches, as_batches, is_weighted_matrix
-from latensor.estimation.samples import host_dtype, read_samples, read_weights
+from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.rows import RowSample
 
@@ -126,7 +126,7 @@ class MomentModel(BaseEstimator):  # type: ignore[misc]
 
     def _read_batch(self, batch: Any, first: bool) -> tuple[Any, Any] | None:
         samples, weights = batch if isinstance(batch, list | tuple) else (batch, None)
-        if tuple(getattr(samples, "shape", (1,)))[:1] == (0,):
+        if tuple(getattr(samples, "shape", (1,)))[:1] == (0,) or counts_nothing(weights):
             return None
         if scipy.sparse.issparse(samples) and not self._takes_sparse:
             # One batch is small, whatever the source.

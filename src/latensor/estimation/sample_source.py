@@ -98,6 +98,12 @@ class SampleBatches:
         self._record = lambda samples, weights: sample.update(as_rows(samples), weights)
         return self
 
+    def read_by(self, read: Callable[[Any, bool], tuple[Any, Any] | None]) -> SampleBatches:
+        """The same batches, read in another way; they must stay as many as they have been."""
+        again = SampleBatches(self._given, read, self._n_rows)
+        again._total = self._total
+        return again
+
     def __iter__(self) -> Iterator[tuple[Any, Any]]:
         record, self._record = self._record, None
         seen = 0

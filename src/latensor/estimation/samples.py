@@ -111,6 +111,14 @@ def read_weights(sample_weight: object, samples: Array) -> Any:
     return weights
 
 
+def counts_nothing(weights: object) -> bool:
+    """Whether a batch has weights and all are zero: it is the same as one without a sample."""
+    if weights is None:
+        return False
+    host = np.asarray(to_host(weights) if is_array(weights) else weights)
+    return bool(host.size and host.dtype.kind in "biuf" and not host.any())
+
+
 def in_library_of(values: Any, samples: Array) -> Array:
     """Host `values` in the library, device and precision of the samples they will meet."""
     if is_numpy(samples) or scipy.sparse.issparse(samples):

@@ -25,6 +25,8 @@ from latensor.moments.third import GroupedThirdMoments, ThirdMoment, ThirdMoment
 _ROWS_FOR_START = 100_000
 # Components that a stream makes room for where their number is left to the spectrum.
 _MOST_AUTOMATIC = 20
+# Deviations whose cubes are still numbers.
+_NARROWEST = 1e-100
 
 
 class ThirdMomentModel(ResampledMixture):
@@ -107,6 +109,12 @@ class ThirdMomentModel(ResampledMixture):
             raise InvalidInputError(
                 f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
                 "n_components or give more samples"
+            )
+        spread = float(np.sqrt(np.diag(known.covariance).max()))
+        if count > 1 and spread < _NARROWEST:
+            raise InvalidInputError(
+                f"X varies by no more than {spread:.3g}, and its third moment underflows: give the "
+                "samples in a larger unit"
             )
         return count
 

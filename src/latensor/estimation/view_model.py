@@ -10,7 +10,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.estimation.intervals import ResampledModel
-from latensor.estimation.samples import read_weights
+from latensor.estimation.samples import counts_nothing, read_weights
 from latensor.estimation.view_samples import kinds_of, read_views
 from latensor.exceptions import InvalidInputError
 
@@ -77,6 +77,8 @@ class ViewModel(ResampledModel):
 
     def _read_batch(self, batch: Any, first: bool) -> tuple[Any, Any] | None:
         views, weights = batch if _is_weighted(batch) else (batch, None)
+        if counts_nothing(weights):
+            return None
         if isinstance(views, list | tuple) and all(
             tuple(getattr(view, "shape", (1,)))[:1] == (0,) for view in views
         ):

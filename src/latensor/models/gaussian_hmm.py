@@ -30,6 +30,8 @@ KINDS = ("spherical", "diag", "full", "tied")
 _CELLS_PER_STATE, _CELLS = 4, 32
 # Below this share of the variance of all rows a likelihood has no meaning.
 _LEAST = 1e-12
+# Magnitudes whose squares, added up, are still numbers.
+_LARGEST = 1e150
 
 
 class GaussianHMM(HiddenMarkovModel):
@@ -115,7 +117,14 @@ class GaussianHMM(HiddenMarkovModel):
                 f"GaussianHMM needs dense data, X is sparse of shape {samples.shape}: "
                 "give X.toarray()"
             )
-        return np.asarray(to_host(samples), dtype=np.float64)
+        rows = np.asarray(to_host(samples), dtype=np.float64)
+        reach = max(float(rows.max()), -float(rows.min()))
+        if reach > _LARGEST:
+            raise InvalidInputError(
+                f"the squares of X overflow (largest magnitude {reach:.3g}): give the samples in a "
+                "smaller unit"
+            )
+        return rows
 
     def _new_stream(
         self, rows: Any, n_components: int | None, rng: np.random.Generator, weights: Any = None

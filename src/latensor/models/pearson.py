@@ -35,6 +35,8 @@ _MOST_ROOTS = 4
 _TRIAL_STEPS = 60
 _ROWS_TO_TRY = 20_000
 _MOST_STEPS = 1000
+# A deviation whose sixth power is still a number.
+_NARROWEST = 1e-50
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,11 @@ class PearsonMixture(MixtureModel):
         if not known.central[2] > (8 * np.finfo(self._dtype).eps * known.mean) ** 2:
             raise NotIdentifiableError(
                 f"all {known.count} samples are equal: two Gaussians need samples that vary"
+            )
+        if known.central[2] < _NARROWEST**2:
+            raise InvalidInputError(
+                f"X varies by no more than {known.central[2] ** 0.5:.3g}, and its sixth moment "
+                "underflows: give the samples in a larger unit"
             )
         self._floor = smallest_variance(self.reg_covar, np.array([[known.central[2]]]))
         self._roots = solve(known)

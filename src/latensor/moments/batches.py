@@ -46,6 +46,20 @@ def total_weight(n_samples: int, weights: Any) -> float:
     return float(n_samples) if weights is None else float(weights.sum())
 
 
+def refuse_overflow(sums: Any, order: str) -> None:
+    """An error where sums of products of samples are too large for floating point.
+
+    Parameters
+    ----------
+    sums : array
+    order : str, "second" or "third", of the moment
+    """
+    if not np.isfinite(sums).all():
+        raise InvalidInputError(
+            f"the {order} moment of X overflows: give the samples in a smaller unit"
+        )
+
+
 def only_rounding(mean: Any, variances: Any, count: int) -> Any:
     """Which features (d,) do not vary, although a mean of equal numbers is off by rounding.
 

@@ -22,6 +22,7 @@ from latensor.moments.batches import (
     as_weights,
     cross_scatter,
     only_rounding,
+    refuse_overflow,
     total_weight,
     weighted_mean,
 )
@@ -92,10 +93,13 @@ class _Scatter:
         weight = total_weight(counts[0], numbers)
         if weight == 0:
             return
-        means = [weighted_mean(array, numbers) for array in arrays]
-        scatters = [
-            cross_scatter(arrays[i], means[i], arrays[j], means[j], numbers) for i, j in self._pairs
-        ]
+        # An overflow is told by `_combine`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            means = [weighted_mean(array, numbers) for array in arrays]
+            scatters = [
+                cross_scatter(arrays[i], means[i], arrays[j], means[j], numbers)
+                for i, j in self._pairs
+            ]
         if not self._references:
             self._references = [_reference(array) for array in arrays]
         self._combine(counts[0], weight, means, scatters)
@@ -109,6 +113,8 @@ class _Scatter:
                 )
 
     def _combine(self, count: int, weight: float, means: list[Any], scatters: list[Any]) -> None:
+        for scatter in scatters:
+            refuse_overflow(scatter, "second")
         if not self._means:
             self._means = [mean.copy() for mean in means]
             self._scatters = [scatter.copy() for scatter in scatters]

@@ -18,6 +18,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.moments.batches import (
     cross_scatter,
     only_rounding,
+    refuse_overflow,
     total_weight,
     weighted_mean,
 )
@@ -73,7 +74,8 @@ class ViewCovariances:
     def update(self, views: list[Any], weights: Any = None) -> Self:
         """Add samples: one (n, d_t) array or sparse matrix per view."""
         n_rows = views[0].shape[0]
-        with one_blas_thread():
+        # An overflow is told by `_add`.
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             means = [weighted_mean(view, weights) for view in views]
             scatters = {
                 (t, s): cross_scatter(views[t], means[t], views[s], means[s], weights)
@@ -98,6 +100,8 @@ class ViewCovariances:
         scatters: dict[tuple[int, int], Any],
         squares: list[Any],
     ) -> Self:
+        for sums in (*scatters.values(), *squares):
+            refuse_overflow(sums, "second")
         if not self.means:
             self.means, self.scatters, self.squares = list(means), dict(scatters), list(squares)
         else:
@@ -176,7 +180,7 @@ class ViewMomentAccumulator:
 
     def update_third(self, views: list[Any], weights: Any = None) -> Self:
         """Add samples to the third moment only, whose covariances are known already."""
-        with one_blas_thread():
+        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
             scores = {}
             for t, frame in zip(self.core, self.frames, strict=True):
                 scores[t] = np.asarray(views[t] @ frame) - self.centers[t] @ frame
@@ -199,6 +203,8 @@ class ViewMomentAccumulator:
         return self
 
     def _take(self, third: Any, squares: dict[tuple[int, int], Any]) -> None:
+        for sums in (third, *squares.values()):
+            refuse_overflow(sums, "third")
         if self._third is None:
             self._third, self._squares = third, squares
         else:

@@ -381,8 +381,14 @@ def draw_halves(starts: Any, words: Any, counts: Any, keys: Any, out: Any) -> No
         wanted = left // 2
         state = np.uint64(keys[d])
         for i in range(starts[d], starts[d + 1]):
-            drawn = np.int64(0)
-            for _ in range(np.int64(counts[i])):
+            count, drawn = np.int64(counts[i]), np.int64(0)
+            if count > 65536:
+                # Chance would move the share of so many tokens by less than one per cent.
+                drawn = max(np.int64(count * (wanted / left)), wanted - (left - count))
+                wanted -= drawn
+                left -= count
+                count = np.int64(0)
+            for _ in range(count):
                 state += np.uint64(0x9E3779B97F4A7C15)
                 # 2^-53: the top 53 bits as a number in [0, 1)
                 number = np.float64(_mixed(state) >> np.uint64(11)) * 1.1102230246251565e-16

@@ -13,6 +13,8 @@ from latensor.exceptions import InvalidInputError
 
 # From here on float32 no longer tells neighbouring whole numbers apart.
 LARGEST_SINGLE = 1 << 24
+# From here on not every count has a number in double precision.
+_TOO_MANY = 1 << 53
 _LARGEST_INDEX = np.iinfo(np.int32).max
 # Entries looked at together: the temporaries of a check stay in the cache.
 _CHUNK = 1 << 18
@@ -159,7 +161,7 @@ def _check_entries(matrix: Any, name: str) -> tuple[float, bool]:
         chunk = entries[start : start + _CHUNK]
         low, high = chunk.min(), chunk.max()
         # A NaN is its chunk's minimum and maximum, and fails every comparison.
-        sound = low >= 0 and high < np.inf
+        sound = low >= 0 and high < _TOO_MANY
         if sound and floating:
             sound = not (np.rint(chunk) != chunk).any()
         if not sound:
@@ -171,7 +173,7 @@ def _check_entries(matrix: Any, name: str) -> tuple[float, bool]:
 
 def _refuse_first(matrix: Any, start: int, chunk: Any, name: str) -> None:
     with np.errstate(invalid="ignore"):
-        bad = ~((chunk >= 0) & (chunk < np.inf) & (np.rint(chunk) == chunk))
+        bad = ~((chunk >= 0) & (chunk < _TOO_MANY) & (np.rint(chunk) == chunk))
     entry = start + int(np.argmax(bad))
     row = int(np.searchsorted(matrix.indptr, entry, side="right")) - 1
     value = matrix.data[entry].item()
@@ -182,6 +184,8 @@ def _refuse_first(matrix: Any, start: int, chunk: Any, name: str) -> None:
         raise InvalidInputError(
             f"{where}: Negative values in data; a word cannot occur a negative number of times"
         )
+    if value >= _TOO_MANY:
+        raise InvalidInputError(f"{where}: counts must be below {_TOO_MANY:.0g}")
     raise InvalidInputError(
         f"{where}: moments need counts: give the output of CountVectorizer, not of TfidfVectorizer"
     )

@@ -9,11 +9,14 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import is_array, to_host
+from latensor.estimation.samples import counts_nothing
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batches import as_weights
 
 # A state has a past and a future only where a row stands before and one after.
 SHORTEST = 3
+# Numbers of symbols that look like names rather than like 0..d-1.
+_MANY_KINDS, _KINDS_PER_ROW = 1_000_000, 100
 
 
 def read_lengths(lengths: object, n_rows: int, *, shortest: int = 1) -> Any:
@@ -83,10 +86,12 @@ def is_sequence_batch(value: Any) -> bool:
 
 
 def sequence_batch(batch: Any) -> tuple[Any, Any, Any] | None:
-    """Rows, lengths and weights of a batch as callers give it; None for one without rows."""
+    """Rows, lengths and weights of a batch as callers give it; None for one that counts nothing."""
     parts = tuple(batch) if isinstance(batch, list | tuple) else (batch,)
     rows, lengths, weights = (*parts, None, None)[:3]
-    return None if tuple(getattr(rows, "shape", (1,)))[:1] == (0,) else (rows, lengths, weights)
+    if tuple(getattr(rows, "shape", (1,)))[:1] == (0,) or counts_nothing(weights):
+        return None
+    return rows, lengths, weights
 
 
 def joined(batches: list[tuple[Any, Any]]) -> tuple[Any, Any, Any]:
@@ -146,6 +151,12 @@ def read_symbols(samples: object, n_symbols: int | None) -> tuple[Any, int]:
                 f"row {first}: symbols must be integers 0..d-1; for numbers use GaussianHMM"
             )
     lowest, highest = int(array.min()), int(array.max())
+    if n_symbols is None and highest >= max(_MANY_KINDS, _KINDS_PER_ROW * array.size):
+        raise InvalidInputError(
+            f"X holds the symbol {highest} in {array.size} rows: every kind of symbol takes "
+            "memory. Number the symbols from 0 (numpy.unique(X, return_inverse=True)[1]), or give "
+            "n_features if there are so many kinds"
+        )
     limit = n_symbols if n_symbols is not None else highest + 1
     if lowest < 0 or highest >= limit:
         outside = lowest if lowest < 0 else highest

@@ -51,7 +51,7 @@ class SequenceSources:
         rng = generator(self.random_state)
         self._stream = self._surveyed_stream(source, self._states_wanted(), rng)
         sample = SequenceSample(self._row_limit)
-        source = SampleBatches(given, self._read_again, _n_rows)
+        source = source.read_by(self._read_again)
         for (rows, sizes), weights in source:
             prepared = self._prepared(rows)
             self._stream.count(prepared, sizes, weights)
