@@ -24,6 +24,7 @@ from latensor.cli.findings import (
     save,
     say,
 )
+from latensor.cli.options import seed_option
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
@@ -95,14 +96,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
     metavar="NAME",
     help="The opposite of --mask: True is missing; nan stands for all NaN entries.",
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same answer.",
-)
+@seed_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

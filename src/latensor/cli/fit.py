@@ -15,6 +15,7 @@ from latensor.cli.findings import say
 from latensor.cli.fit_input import Reading
 from latensor.cli.fit_models import MODELS, find_model, settings_of
 from latensor.cli.fit_run import COMMAND, FILES, Run, fit_and_print, save
+from latensor.cli.options import jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
 
@@ -125,20 +126,8 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     metavar="N|auto",
     help="Passes of the likelihood polish; 0 is the answer of the moments.  [default: auto]",
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same answer.",
-)
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Threads; the answer is the same for any number.  [default: all processors]",
-)
+@seed_option
+@jobs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -13,6 +13,7 @@ from rich.console import Console
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
+from latensor.cli.options import jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.report import write_report
@@ -127,14 +128,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     metavar="N",
     help="Keep only so many words, the most frequent ones.",
 )
-@click.option(
-    "--seed",
-    metavar="N",
-    type=click.IntRange(min=0),
-    default=0,
-    show_default=True,
-    help="Same seed, same answer.",
-)
+@seed_option
 @click.option(
     "--refine",
     callback=_read_refine,
@@ -151,12 +145,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     show_default=True,
     help="Words shown of every topic.",
 )
-@click.option(
-    "--jobs",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Threads; the answer is the same for any number.  [default: all processors]",
-)
+@jobs_option
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
