@@ -273,7 +273,7 @@ def main(say: Callable[[str], None] = print) -> None:
     table = render(rows)
     say(table)
     if options.write:
-        put("bench-cp", ["", table, ""])
+        put("bench-cp-wall" if options.wall else "bench-cp", ["", table, ""])
 
 
 if __name__ == "__main__":
