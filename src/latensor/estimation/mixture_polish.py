@@ -9,7 +9,7 @@ import numpy as np
 
 from latensor.exceptions import InvalidInputError
 from latensor.moments.rows import RowSample
-from latensor.refinement.exponential_family import Design, climb, joint_logs
+from latensor.refinement.exponential_family import Climb, Design, climb, joint_logs
 from latensor.refinement.gaussian import GaussianFamily, GaussianState, design_of
 from latensor.refinement.portfolio import EDGE_FACTOR, search, split_and_merge, spreads
 
@@ -137,26 +137,37 @@ def polish(
     climbed = climb(design, narrow, state, max_iter=_MOST_STEPS, tol=tol, n_threads=n_threads)
     n_iter += climbed.n_iter
     if narrow is not full or len(rows) < len(samples):
-        climbed = climb(
-            design_of(full, samples, weights, hold=len(samples) <= _ROWS_TO_CLIMB),
-            full,
-            full.inside(narrow.outside(climbed.state)),
-            max_iter=_MOST_STEPS if len(samples) <= _ROWS_TO_CLIMB else _LAST_STEPS,
-            tol=tol,
-            accelerate=len(samples) <= _ROWS_TO_CLIMB,
-            n_threads=n_threads,
-        )
+        everything = design_of(full, samples, weights, hold=len(samples) <= _ROWS_TO_CLIMB)
+
+        def finished(state: GaussianState) -> Climb[GaussianState]:
+            return climb(
+                everything,
+                full,
+                state,
+                max_iter=_MOST_STEPS if len(samples) <= _ROWS_TO_CLIMB else _LAST_STEPS,
+                tol=tol,
+                accelerate=len(samples) <= _ROWS_TO_CLIMB,
+                n_threads=n_threads,
+            )
+
+        climbed = finished(full.inside(narrow.outside(climbed.state)))
         n_iter += climbed.n_iter
+        if narrow is not full:
+            small = design_of(full, few.samples, few.weights, hold=True)
+    spread = widest(small, full, climbed.state, n_threads)
+    if narrow is not full and spread > EDGE_FACTOR:
+        # Where no mixture of this kind describes the samples, the coordinates that the moments
+        # chose need not be those of the best means.
+        found = search(small, full, [climbed.state], start.count, rng, n_threads=n_threads)
+        other = finished(found.state)
+        n_iter += other.n_iter
+        if other.log_likelihood > climbed.log_likelihood:
+            climbed, n_moves = other, n_moves + found.n_moves
+            named = named if found.start == "moments" else found.start
+            spread = widest(small, full, climbed.state, n_threads)
     outside = full.outside(climbed.state)
-    return Polished(
-        outside,
-        climbed.log_likelihood,
-        n_iter,
-        climbed.converged,
-        named,
-        widest(small, narrow, narrow.inside(outside), n_threads),
-        n_moves,
-    )
+    value, converged = climbed.log_likelihood, climbed.converged
+    return Polished(outside, value, n_iter, converged, named, spread, n_moves)
 
 
 def _exactly(
