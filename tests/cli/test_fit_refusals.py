@@ -66,6 +66,9 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments, message", [
+    ("cca good.csv --views a,b:b,c", "--views names b of"),
+    ("multi-view two.npz --views a:b:b", "--views names b of"),
+    ("spherical good.csv --out=", "the name is empty"),
     ("sphericl good.csv", "no model 'sphericl'; did you mean spherical?"),
     ("HMM good.csv", "did you mean categorical-hmm or gaussian-hmm?"),
     ("lda good.csv", "latensor topics"),

@@ -44,6 +44,26 @@ def test_a_parameter_is_checked_against_its_ranges(name, value, accepted):
         check_parameters(estimator, TABLE)
 
 
+@pytest.mark.parametrize(
+    "name, value, message",
+    [
+        ("random_state", "seed", "random_state='seed' must be None, an integer"),
+        ("random_state", -1, "random_state=-1"),
+        ("callback", 3, "callback=3 of SimpleNamespace must be a function or None"),
+    ],
+)
+def test_seeds_and_callbacks_are_checked_everywhere(name, value, message):
+    estimator = SimpleNamespace(count=1, share=0.5, flag=True, **{name: value})
+    with pytest.raises(InvalidInputError, match=message):
+        check_parameters(estimator, TABLE)
+
+
+def test_checking_draws_nothing_from_a_random_state():
+    state = np.random.RandomState(3)
+    check_parameters(SimpleNamespace(count=1, share=0.5, flag=True, random_state=state), TABLE)
+    assert state.randint(1000) == np.random.RandomState(3).randint(1000)
+
+
 def test_the_message_lists_what_is_allowed():
     estimator = SimpleNamespace(count=0, share=0.5, flag=True)
     with pytest.raises(InvalidInputError, match="an integer at least 1, or None or 'all'"):

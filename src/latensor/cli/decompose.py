@@ -24,7 +24,7 @@ from latensor.cli.findings import (
     save,
     say,
 )
-from latensor.cli.options import seed_option
+from latensor.cli.options import Target, seed_option
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
@@ -99,7 +99,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
 @seed_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=Target(),
     metavar="DIR",
     help=f"Folder for {ARRAYS}, {SUMMARY} and figures; made if it does not exist.",
 )

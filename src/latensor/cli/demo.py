@@ -13,6 +13,7 @@ from latensor.cli.corpus import Reading
 from latensor.cli.docstrings import Docstring, collect_docstrings, installed_packages
 from latensor.cli.findings import say
 from latensor.cli.image_demo import image_demo
+from latensor.cli.options import Target
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_progress import topic_meter
 from latensor.cli.topic_run import Wish, learn, print_topics
@@ -40,7 +41,7 @@ Examples:
 @click.command(epilog=_EPILOG)
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Target(file_okay=False),
     default=Path("demo-output"),
     show_default=True,
     help="Folder for what is made; made itself if it does not exist.",

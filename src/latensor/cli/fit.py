@@ -15,7 +15,7 @@ from latensor.cli.findings import say
 from latensor.cli.fit_input import Reading
 from latensor.cli.fit_models import MODELS, find_model, settings_of
 from latensor.cli.fit_run import COMMAND, FILES, Run, fit_and_print, save
-from latensor.cli.options import jobs_option, seed_option
+from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
 
@@ -130,7 +130,7 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
 @jobs_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=Target(),
     metavar="DIR",
     help="Folder for parameters (.json, .npz), an answer for every row and the figure.",
 )

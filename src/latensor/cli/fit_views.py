@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -91,6 +92,7 @@ def _arrays_of(reading: Reading) -> list[_Part]:
             )
     else:
         names = [name.strip() for name in reading.views.split(":")]
+        _refuse_twice(names, path)
     parts: list[_Part] = []
     for name in names:
         array = member(path, name, "--views")
@@ -113,8 +115,9 @@ def _groups_of(reading: Reading) -> list[_Part]:
             f"{reading.file} has {listed(table.names)}"
         )
     parts: list[_Part] = []
-    for group in reading.views.split(":"):
-        columns = find_columns(table, group, "--views")
+    groups = [find_columns(table, group, "--views") for group in reading.views.split(":")]
+    _refuse_twice([table.names[column] for group in groups for column in group], reading.file)
+    for columns in groups:
         if len(columns) == 1 and table.words(columns[0]).dtype.kind not in "biuf":
             symbols, names, code = numbered(table, columns[0])
             parts.append((table.names[columns[0]], symbols, list(names), code))
@@ -122,3 +125,12 @@ def _groups_of(reading: Reading) -> list[_Part]:
             named = [table.names[c] for c in columns]
             parts.append(("", table.numbers(columns), named, table.code(columns)))
     return parts
+
+
+def _refuse_twice(names: list[str], file: Any) -> None:
+    """Views that share a column are not independent, whatever the component."""
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise Refusal(
+            f"--views names {listed(twice)} of {file} more than once: views may share nothing"
+        )

@@ -2,7 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
+
+
+class Target(click.Path):
+    """A file or folder that will be written; an empty name would mean the folder one is in."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(path_type=Path, **options)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or the end of the command."""
+        if value == "":
+            self.fail("the name is empty: name a file or folder", param, ctx)
+        return super().convert(value, param, ctx)
+
 
 seed_option = click.option(
     "--seed",

@@ -13,7 +13,7 @@ from rich.console import Console
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
-from latensor.cli.options import jobs_option, seed_option
+from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.report import write_report
@@ -148,13 +148,13 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 @jobs_option
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=Target(),
     metavar="FILE",
     help="Where to write the report (.html) or, with --apply, the shares (.csv or .npz).",
 )
 @click.option(
     "--save",
-    type=click.Path(path_type=Path),
+    type=Target(),
     metavar="FILE",
     help="Where to write the model, for --apply and for Python (.npz).",
 )

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from latensor.arrays.randomness import generator
 from latensor.exceptions import InvalidInputError
 
 
@@ -60,7 +61,7 @@ class Interval:
 
 
 def check_parameters(estimator: Any, table: Mapping[str, Sequence[Range]]) -> None:
-    """Refuse a parameter outside of all its ranges.
+    """Refuse a parameter outside of all its ranges, and what is no seed or no callback.
 
     Parameters
     ----------
@@ -74,3 +75,11 @@ def check_parameters(estimator: Any, table: Mapping[str, Sequence[Range]]) -> No
             raise InvalidInputError(
                 f"{name}={value!r} of {type(estimator).__name__} must be {expected}"
             )
+    seed = getattr(estimator, "random_state", None)
+    if not isinstance(seed, np.random.RandomState):  # which a generator would draw from
+        generator(seed)
+    callback = getattr(estimator, "callback", None)
+    if callback is not None and not callable(callback):
+        raise InvalidInputError(
+            f"callback={callback!r} of {type(estimator).__name__} must be a function or None"
+        )
