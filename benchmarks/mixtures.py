@@ -36,8 +36,6 @@ from latensor.models.spherical_mixture import SphericalGaussianMixture
 
 OURS, RAW = "latensor", "latensor refine=0"
 ONE, TEN = "sklearn n_init 1", "sklearn n_init 10"
-# Seeds that ten starts are run on, of those asked for.
-TEN_STARTS = int(os.environ.get("LATENSOR_TEN_STARTS", "5"))
 FAILED = 0.01
 
 
@@ -65,7 +63,7 @@ def peer_of(count: int, kind: str, seed: int, n_init: int) -> Any:
     return GaussianMixture(count, covariance_type=kind, n_init=n_init, random_state=seed)
 
 
-Setting = tuple[str, Callable[[int], MixtureSample], str, tuple[int, ...]]
+Setting = tuple[str, Callable[[int], MixtureSample], str]
 
 
 def spherical(k: int, d: int, n: int, sep: float, rank: int | None = None) -> Setting:
@@ -78,7 +76,6 @@ def spherical(k: int, d: int, n: int, sep: float, rank: int | None = None) -> Se
             n, d, k, separation=sep, affine_rank=rank, random_state=seed
         ),
         "spherical",
-        (1, 10) if k <= 20 else (1,),
     )
 
 
@@ -87,7 +84,6 @@ def diagonal(k: int, d: int, n: int, sep: float) -> Setting:
         f"diagonal k {k}, d {d}, n {n}, sep {sep:g}",
         lambda seed: make_diagonal_mixture(n, d, k, separation=sep, random_state=seed),
         "diag",
-        (1, 10) if k <= 10 else (1,),
     )
 
 
@@ -123,15 +119,14 @@ def planted_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
         "| times ours: one start, ten |"
     )
     yield "|---|---|---|---|---|"
-    for title, build, kind, n_inits in settings():
+    for title, build, kind in settings():
         for seed in seeds:
-            starts = [n for n in n_inits if n == 1 or seed - seeds[0] < TEN_STARTS]
             gathered.measure(
                 "planted",
                 title,
                 seed,
-                lambda build=build, kind=kind, seed=seed, starts=starts: gaps(
-                    build, kind, seed, [] if gathered.ours else starts
+                lambda build=build, kind=kind, seed=seed: gaps(
+                    build, kind, seed, [] if gathered.ours else [1, 10]
                 ),
             )
         found = gathered.found("planted", title)
