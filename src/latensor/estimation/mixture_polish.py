@@ -136,34 +136,35 @@ def polish(
         state, _, n_moves = split_and_merge(small, narrow, state, n_threads)
     climbed = climb(design, narrow, state, max_iter=_MOST_STEPS, tol=tol, n_threads=n_threads)
     n_iter += climbed.n_iter
+    everything = design
     if narrow is not full or len(rows) < len(samples):
         everything = design_of(full, samples, weights, hold=len(samples) <= _ROWS_TO_CLIMB)
 
-        def finished(state: GaussianState) -> Climb[GaussianState]:
-            return climb(
-                everything,
-                full,
-                state,
-                max_iter=_MOST_STEPS if len(samples) <= _ROWS_TO_CLIMB else _LAST_STEPS,
-                tol=tol,
-                accelerate=len(samples) <= _ROWS_TO_CLIMB,
-                n_threads=n_threads,
-            )
+    def finished(state: GaussianState) -> Climb[GaussianState]:
+        return climb(
+            everything,
+            full,
+            state,
+            max_iter=_MOST_STEPS if len(samples) <= _ROWS_TO_CLIMB else _LAST_STEPS,
+            tol=tol,
+            accelerate=len(samples) <= _ROWS_TO_CLIMB,
+            n_threads=n_threads,
+        )
 
+    if everything is not design:
         climbed = finished(full.inside(narrow.outside(climbed.state)))
         n_iter += climbed.n_iter
-        if narrow is not full:
-            small = design_of(full, few.samples, few.weights, hold=True)
+    if narrow is not full:
+        small = design_of(full, few.samples, few.weights, hold=True)
     spread = widest(small, full, climbed.state, n_threads)
-    if narrow is not full and spread > EDGE_FACTOR:
-        # Where no mixture of this kind describes the samples, the coordinates that the moments
-        # chose need not be those of the best means.
-        found = search(small, full, [climbed.state], start.count, rng, n_threads=n_threads)
+    if spread > EDGE_FACTOR:
+        # No mixture of this kind describes the samples: neither the optimum near the moments nor
+        # the coordinates that they chose need be the best.
+        found = search(small, full, [], start.count, rng, n_threads=n_threads)
         other = finished(found.state)
         n_iter += other.n_iter
         if other.log_likelihood > climbed.log_likelihood:
-            climbed, n_moves = other, n_moves + found.n_moves
-            named = named if found.start == "moments" else found.start
+            climbed, named, n_moves = other, found.start, found.n_moves
             spread = widest(small, full, climbed.state, n_threads)
     outside = full.outside(climbed.state)
     value, converged = climbed.log_likelihood, climbed.converged
