@@ -23,6 +23,8 @@ from latensor.moments.sequences import DECAYS, Pairs, Windows
 # shares of their largest, or above the noise where that is smaller.
 _LEAST_SINGULAR, _LEAST_EIGENVALUE = 1e-3, 3e-3
 _ROUNDS = 100
+# Up to so many symbols a call of NumPy costs more than the work on a table.
+_SMALL = 64
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
     -------
     startprob (k,), transmat (k, k)
     """
+    from latensor.estimation.hmm import _kernels
+
     table = pairs.tables[1]
     total = float(table.sum())
     k = len(emissions)
@@ -186,14 +190,20 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         start = np.maximum(scaled @ firsts, min(1e-2 / k, 1 / np.sqrt(pairs.n_sequences)))
         start /= start.sum()
         seen = firsts > 0
-        for _ in range(_ROUNDS):
-            ratio = firsts[seen] / np.maximum(start @ emissions[:, seen], 1e-300)
-            fresh = start * (emissions[:, seen] @ ratio) * pairs.n_sequences + occupancy
-            start = fresh / fresh.sum()
+        _kernels.climb_start(
+            start,
+            firsts[seen],
+            np.ascontiguousarray(emissions[:, seen]),
+            occupancy,
+            float(pairs.n_sequences),
+            _ROUNDS,
+        )
     return start, transmat
 
 
 def _climb_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
+    from latensor.estimation.hmm import _kernels
+
     joint = joint / joint.sum()
     if scipy.sparse.issparse(table):
         entries = table.tocoo()
@@ -207,6 +217,9 @@ def _climb_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
             joint = joint / joint.sum()
         return joint
     shares = table / total
+    if len(shares) <= _SMALL:
+        _kernels.climb_joint(joint, shares, np.ascontiguousarray(emissions), _ROUNDS)
+        return joint
     for _ in range(_ROUNDS):
         expected = np.maximum(emissions.T @ joint @ emissions, 1e-300)
         joint = joint * (emissions @ (shares / expected) @ emissions.T)

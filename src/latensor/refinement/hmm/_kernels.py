@@ -31,11 +31,11 @@ def forward(
     filtered: Any,
     scale: Any,
 ) -> None:
-    """Filtered state probabilities (n, k) of rows first..last-1 times the likelihood of each row.
+    """Filtered state probabilities (m, k) of rows first..last-1 times the likelihood of each row.
 
-    The likelihood of a row given those before it, the sum over states, goes to `scale`: to divide
-    by it one row later keeps the division out of the chain of dependent operations. A range that
-    begins inside a sequence begins with equal probabilities: `repair_forward` makes it right.
+    The likelihood of a row given those before it, the sum over states, goes to `scale` (m,): to
+    divide by it one row later keeps the division out of the chain of dependent operations. A range
+    that begins inside a sequence begins with equal probabilities: `carry` makes it right.
     """
     k = startprob.size
     predicted = np.empty(k)
@@ -53,120 +53,67 @@ def forward(
             for j in range(k):
                 predicted[j] = 0.0
             for i in range(k):
-                share = filtered[t - 1, i]
+                share = filtered[t - first - 1, i]
                 for j in range(k):
                     predicted[j] += share * transmat[i, j]
         x = index[t]
         total = 0.0
         for j in range(k):
             value = predicted[j] * (table[x, j] * inverse)
-            filtered[t, j] = value
+            filtered[t - first, j] = value
             total += value
-        scale[t] = total
+        scale[t - first] = total
         inverse = 1.0 / total
         if not total > 0.0:
             for j in range(k):
-                filtered[t, j] = 1.0 / k
+                filtered[t - first, j] = 1.0 / k
             inverse = 1.0
 
 
 @compiled()
-def repair_forward(
+def carry(
     index: Any,
     table: Any,
     is_start: Any,
     transmat: Any,
     first: int,
     last: int,
+    before: Any,
     filtered: Any,
     scale: Any,
 ) -> int:
-    """Carry the right probabilities of row first-1 into a range until they meet what is there.
+    """Take the probabilities (k,) of row first-1 into a range until they meet what is there.
 
     Returns the number of rows that were changed.
     """
-    k = transmat.shape[0]
+    span, k, lanes = filtered.shape
+    origin = last - span * lanes
     predicted = np.empty(k)
+    state = before.copy()
     for t in range(first, last):
         if is_start[t]:
             return t - first
-        before = scale[t - 1] if scale[t - 1] > 0.0 else 1.0
+        lane, s = (t - origin) // span, (t - origin) % span
         for j in range(k):
             predicted[j] = 0.0
         for i in range(k):
-            share = filtered[t - 1, i]
             for j in range(k):
-                predicted[j] += share * transmat[i, j]
-        x = index[t]
+                predicted[j] += state[i] * transmat[i, j]
         total = 0.0
         for j in range(k):
-            predicted[j] *= table[x, j] * (1.0 / before)
+            predicted[j] *= table[index[t], j]
             total += predicted[j]
-        old = scale[t]
+        old = scale[s, lane]
         agree = total > 0.0 and old > 0.0
         for j in range(k):
-            value = predicted[j] if total > 0.0 else 1.0 / k
-            if agree and abs(value / total - filtered[t, j] / old) > _AGREEMENT * value / total:
+            state[j] = predicted[j] / total if total > 0.0 else 1.0 / k
+            if agree and abs(state[j] - filtered[s, j, lane] / old) > _AGREEMENT * state[j]:
                 agree = False
-            filtered[t, j] = value
-        scale[t] = total
+            filtered[s, j, lane] = predicted[j] if total > 0.0 else 1.0 / k
+        scale[s, lane] = total
         if agree:
             return t - first
     return last - first
-
-
-@compiled()
-def look_ahead(
-    index: Any, table: Any, is_start: Any, across: Any, row: int, reach: int, later: Any
-) -> bool:
-    """The likelihoods (k,) of all rows after a row, in every state, up to scale: into `later`.
-
-    Starts from each state alone some rows ahead, further and further: where all starts give the
-    same, what comes after these rows no longer matters. False where they still differ after
-    `reach` rows.
-
-    Parameters
-    ----------
-    across : (k, k) the transition matrix, transposed
-    """
-    n = is_start.size
-    k = across.shape[0]
-    end = row + 1
-    while end < n and not is_start[end]:
-        end += 1
-        if end - row > reach:
-            break
-    closed = end == n or is_start[end]
-    columns = np.eye(k)
-    if closed:
-        columns[:, 0] = 1.0
-    product = np.empty((k, k))
-    # Row t of the columns: the likelihood of rows t+1..end-1 from every state, for every start.
-    for t in range(end - 2, row - 1, -1):
-        x = index[t + 1]
-        for i in range(k):
-            for c in range(k):
-                product[i, c] = 0.0
-        for j in range(k):
-            for i in range(k):
-                weight = across[j, i] * table[x, j]
-                for c in range(k):
-                    product[i, c] += weight * columns[j, c]
-        for c in range(k):
-            total = 0.0
-            for i in range(k):
-                total += product[i, c]
-            for i in range(k):
-                columns[i, c] = product[i, c] / total if total > 0.0 else 1.0 / k
-    for i in range(k):
-        later[i] = columns[i, 0]
-    if closed:
-        return True
-    for c in range(1, k):
-        for i in range(k):
-            if abs(columns[i, c] - columns[i, 0]) > _AGREEMENT * columns[i, 0]:
-                return False
-    return True
 
 
 @compiled()
@@ -203,22 +150,26 @@ def expected_counts(
     end: Any,
     filtered: Any,
     starts: Any,
+    totals: Any,
     steps: Any,
+    begin: Any,
 ) -> None:
     """Posterior state probabilities in place of `filtered`, and sums over rows first..last-1.
 
     Goes backwards with the likelihood b_t (k,) of all rows after t, from `end` for row `last`.
-    Adds to `starts` (k,) the posteriors of first rows and to `steps` (k, k) the sum of
-    f_t (x) m_t+1 / norm over all steps to a next row, m being the likelihood times b: multiplied
-    by the transition matrix, the expected number of steps from each state to each other.
+    Adds to `starts` (k,) the posteriors of first rows, to `totals` (k,) those of all rows, and to
+    `steps` (k, k) the sum of f_t (x) m_t+1 / norm over all steps to a next row, m being the
+    likelihood times b: multiplied by the transition matrix, the expected number of steps from
+    each state to each other.
 
     Parameters
     ----------
     across : (k, k) the transition matrix, transposed
     end : (k,) likelihoods of all rows after `last`, up to scale; not read where the sequence ends
         before that
+    begin : (k,) to be filled with those of all rows after `first`
     """
-    n, k = filtered.shape
+    n, k = is_start.size, filtered.shape[1]
     message = np.empty(k)
     later = np.empty(k)
     inverse = 1.0
@@ -241,51 +192,30 @@ def expected_counts(
         norm = 0.0
         total = 0.0
         for i in range(k):
-            norm += filtered[t, i] * later[i]
+            norm += filtered[t - first, i] * later[i]
             total += later[i]
         inverse = 1.0 / norm if norm > 0.0 else 0.0
         if inner:
             for i in range(k):
-                share = filtered[t, i] * inverse
+                share = filtered[t - first, i] * inverse
                 for j in range(k):
                     steps[i, j] += share * message[j]
         for i in range(k):
-            filtered[t, i] = filtered[t, i] * (later[i] * inverse) if norm > 0.0 else 1.0 / k
+            filtered[t - first, i] = (
+                filtered[t - first, i] * (later[i] * inverse) if norm > 0.0 else 1.0 / k
+            )
+        for i in range(k):
+            totals[i] += filtered[t - first, i]
         if is_start[t]:
             for i in range(k):
-                starts[i] += filtered[t, i]
+                starts[i] += filtered[t - first, i]
         # Divided by the sum of a row earlier: the division is then not waited for.
         lift = 1.0 / total if total > 0.0 else 1.0
         x = index[t]
         for j in range(k):
             message[j] = table[x, j] * (later[j] * lift)
-
-
-@compiled()
-def add_posteriors(index: Any, posteriors: Any, first: int, last: int, sums: Any) -> None:
-    """Add the posteriors (k,) of rows first..last-1 to the row of `sums` (d, k) of their symbol."""
-    k = posteriors.shape[1]
-    for t in range(first, last):
-        x = index[t]
-        for j in range(k):
-            sums[x, j] += posteriors[t, j]
-
-
-@compiled()
-def sum_of_logs(scale: Any, first: int, last: int, sums: Any, place: int) -> None:
-    """The sum of the logarithms of rows first..last-1, into sums[place]."""
-    total = 0.0
-    product = 1.0
-    for t in range(first, last):
-        # One logarithm for many rows, where none of them is so small that the product vanishes.
-        if scale[t] < 1e-100:
-            total += np.log(scale[t])
-            continue
-        product *= scale[t]
-        if product < 1e-200:
-            total += np.log(product)
-            product = 1.0
-    sums[place] = total + np.log(product)
+    for i in range(k):
+        begin[i] = later[i]
 
 
 @compiled()

@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from latensor.refinement.hmm.categorical import from_roots
-from latensor.refinement.hmm.chain import Likelihoods, expect, log_likelihood
+from latensor.refinement.hmm.categorical import from_roots, shares_of
+from latensor.refinement.hmm.chain import Expectation, Likelihoods, expect, log_likelihood
 from latensor.refinement.hmm.sequences import Sequences
 
 # The longest extrapolation at first, and what it grows by while it succeeds.
@@ -23,8 +23,8 @@ class Emission(Protocol):
     def likelihoods(self, rows: Any, sequences: Sequences, n_threads: int) -> Likelihoods:
         """How likely every row is in every state."""
 
-    def maximized(self, rows: Any, sequences: Sequences, posteriors: Any, n_threads: int) -> Self:
-        """The emissions that make the rows likeliest, given posteriors (n, k)."""
+    def maximized(self, rows: Any, found: Expectation, n_threads: int) -> Self:
+        """The emissions that make the rows likeliest, given what is known of their states."""
 
     def packed(self) -> Any:
         """The parameters as numbers in which steps can be extrapolated."""
@@ -129,15 +129,9 @@ def step(
     """
     likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
     found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
-    posteriors, numbers = found.posteriors, sequences.row_weights
-    if numbers is not None:
-        posteriors = posteriors * numbers[:, None]
-    # Five to ten times as fast as sum(axis=0) for so few columns.
-    occupancy = np.einsum("ij->j", posteriors) / sequences.weight
-    starts = found.starts + occupancy
-    totals = found.steps.sum(axis=1, keepdims=True)
-    transmat = np.where(totals > 0, found.steps / np.where(totals > 0, totals, 1.0), chain.transmat)
-    emission = chain.emission.maximized(rows, sequences, posteriors, n_threads)
+    starts = found.starts + found.totals / sequences.weight
+    transmat = shares_of(found.steps, chain.transmat)
+    emission = chain.emission.maximized(rows, found, n_threads)
     return HiddenChain(starts / starts.sum(), transmat, emission), found.log_likelihood
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays.threads import run_tasks
-from latensor.refinement.hmm.chain import Likelihoods
+from latensor.refinement.hmm.chain import Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
 
 # How far, as a share of each probability, the halves of a state are moved apart at most.
@@ -36,32 +36,27 @@ class CategoricalEmission:
         """How likely every symbol (n,) is in every state."""
         return Likelihoods(symbols, np.ascontiguousarray(self.probabilities.T))
 
-    def maximized(
-        self, symbols: Any, sequences: Sequences, posteriors: Any, n_threads: int
-    ) -> Self:
-        """The probabilities that make the symbols likeliest, given posteriors (n, k)."""
-        from latensor.refinement.hmm import _kernels
+    def maximized(self, symbols: Any, found: Expectation, n_threads: int) -> Self:
+        """The probabilities that make the symbols likeliest, given what is known of states."""
+        from latensor.refinement.hmm.lanes import _kernels
 
         k, d = self.probabilities.shape
+        ranges, weights = found.sequences.ranges, found.sequences.range_weights
         # One table a group of ranges: with many symbols a table each would cost more than the rows.
-        n_groups = max(1, min(len(sequences.ranges), 2_000_000 // (k * d)))
-        edges = np.linspace(0, len(sequences.ranges), n_groups + 1).astype(int).tolist()
+        n_groups = max(1, min(len(ranges), 2_000_000 // (k * d)))
+        edges = [i * len(ranges) // n_groups for i in range(n_groups + 1)]
         sums = np.zeros((n_groups, d, k))
-        run_tasks(
-            _kernels.add_posteriors,
-            [
-                (symbols, posteriors, sequences.ranges[a][0], sequences.ranges[b - 1][1], sums[i])
-                for i, (a, b) in enumerate(itertools.pairwise(edges))
-            ],
-            n_threads,
-        )
-        counts = sums.sum(axis=0).T
-        totals = counts.sum(axis=1, keepdims=True)
-        # A state that nothing belongs to keeps what it had.
-        shares = np.where(
-            totals > 0, counts / np.where(totals > 0, totals, 1.0), self.probabilities
-        )
-        return type(self)(shares)
+
+        def add(group: int, first: int, last: int) -> None:
+            for i in range(first, last):
+                _kernels.add_posteriors(
+                    symbols, found.parts[i], *ranges[i], weights[i], sums[group]
+                )
+
+        tasks = [(i, a, b) for i, (a, b) in enumerate(itertools.pairwise(edges))]
+        run_tasks(add, tasks, n_threads)
+        counts = sums[0] if n_groups == 1 else sums.sum(axis=0)
+        return type(self)(shares_of(counts.T, self.probabilities))
 
     def packed(self) -> Any:
         """The roots of the probabilities, in which steps can be extrapolated."""
@@ -130,6 +125,14 @@ class CategoricalEmission:
         """How many numbers are free."""
         k, d = self.probabilities.shape
         return int(k * (d - 1))
+
+
+def shares_of(counts: Any, before: Any) -> Any:
+    """Rows of counts (m, n) over their sums; a row that nothing belongs to keeps what it had."""
+    totals = counts.sum(axis=1, keepdims=True)
+    if totals.min() > 0:
+        return counts / totals
+    return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), before)
 
 
 def from_roots(roots: Any, near: Any) -> Any:

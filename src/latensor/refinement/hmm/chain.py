@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,9 @@ import numpy as np
 from latensor.arrays.threads import run_tasks
 from latensor.refinement.hmm.sequences import Sequences
 
-# Rows that are looked at beyond a range, before all of the next one is.
-_REACHES = (32, 128, 512)
+# Into how many lanes a range is cut, at first and where these are shorter than the memory of the
+# chain.
+_LANES = (16, 4, 1)
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,45 @@ class Expectation:
     Attributes
     ----------
     log_likelihood : float, of all rows
-    posteriors : (n, k) probabilities of the states given all rows of the sequence
+    parts : for every range the probabilities of the states given all rows of the sequence, in
+        lanes (span, k, lanes)
+    sequences : with the ranges
     starts : (k,) expected number of sequences that begin in each state
+    totals : (k,) expected number of rows in each state
     steps : (k, k) expected number of steps from each state to each other
     """
 
     log_likelihood: float
-    posteriors: Any
+    parts: list[Any]
+    sequences: Sequences
     starts: Any
+    totals: Any
     steps: Any
+
+    @cached_property
+    def posteriors(self) -> Any:
+        """(n, k) probabilities of the states given all rows of the sequence."""
+        from latensor.refinement.hmm.lanes import _kernels as side_by_side
+
+        found = np.empty((self.sequences.n_rows, len(self.starts)))
+        for part, (first, last) in zip(self.parts, self.sequences.ranges, strict=True):
+            side_by_side.in_rows(part, first, last, found)
+        return found
+
+
+@dataclass(frozen=True)
+class _Filtered:
+    """State probabilities given the rows so far: for every range an array in lanes.
+
+    Attributes
+    ----------
+    parts, scales : what `forward` fills
+    reach : int, the rows after which it no longer matters where the filter has begun
+    """
+
+    parts: list[Any]
+    scales: list[Any]
+    reach: int
 
 
 def expect(
@@ -59,9 +91,10 @@ def expect(
 ) -> Expectation:
     """Posterior probabilities and expected counts: the E step of Baum and Welch, scaled.
 
-    A long sequence is cut into ranges that start as if they knew nothing; their first rows are
-    then done again from what the range before hands over, until both agree to rounding. What comes
-    after a range is looked at only as far as it matters.
+    A long sequence is cut into ranges, and these into lanes that are worked on side by side. They
+    start as if they knew nothing; their first rows are then done again from what the part before
+    hands over, until both agree to rounding. What comes after a part is looked at about as far as
+    that took, and whether it was far enough is checked. Chains that remember longer are cut less.
 
     Parameters
     ----------
@@ -71,43 +104,31 @@ def expect(
     transmat : (k, k), rows sum to one
     n_threads : int, never changes a bit
     """
-    from latensor.refinement.hmm import _kernels
-
-    filtered, scale = _filter(likelihoods, sequences, startprob, transmat, n_threads)
-    across = np.ascontiguousarray(transmat.T)
-    ends = _range_ends(likelihoods, sequences, across, n_threads)
-    k = len(startprob)
-    starts = np.zeros((len(sequences.ranges), k))
-    steps = np.zeros((len(sequences.ranges), k, k))
-    run_tasks(
-        _kernels.expected_counts,
-        [
-            (
-                likelihoods.index,
-                likelihoods.table,
-                sequences.is_start,
-                across,
-                a,
-                b,
-                ends[i],
-                filtered,
-                starts[i],
-                steps[i],
-            )
-            for i, (a, b) in enumerate(sequences.ranges)
-        ],
-        n_threads,
-    )
-    value = _sum_of_logs(scale, sequences, n_threads) + _log_scale(likelihoods, sequences)
-    return Expectation(value, filtered, sequences.total(starts), sequences.total(steps) * transmat)
+    found: Expectation | None = None
+    for lanes in _LANES:
+        filtered = _filter(likelihoods, sequences, startprob, transmat, n_threads, lanes)
+        if filtered is not None:
+            found = _count(likelihoods, sequences, transmat, n_threads, filtered, lanes > 1)
+        if found is not None:
+            break
+    assert found is not None
+    return found
 
 
 def log_likelihood(
     likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
 ) -> float:
     """The log-likelihood of all rows."""
-    _, scale = _filter(likelihoods, sequences, startprob, transmat, n_threads)
-    return _sum_of_logs(scale, sequences, n_threads) + _log_scale(likelihoods, sequences)
+    from latensor.refinement.hmm.lanes import _kernels as side_by_side
+
+    filtered: _Filtered | None = None
+    for lanes in _LANES:
+        filtered = _filter(likelihoods, sequences, startprob, transmat, n_threads, lanes)
+        if filtered is not None:
+            break
+    assert filtered is not None
+    logs = np.array([side_by_side.sum_of_logs(scale) for scale in filtered.scales])
+    return float(sequences.total(logs)) + _log_scale(likelihoods, sequences)
 
 
 def _log_scale(likelihoods: Likelihoods, sequences: Sequences) -> float:
@@ -162,69 +183,102 @@ def _groups(sequences: Sequences) -> list[tuple[int, int]]:
 
 
 def _filter(
-    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
-) -> tuple[Any, Any]:
+    likelihoods: Likelihoods,
+    sequences: Sequences,
+    startprob: Any,
+    transmat: Any,
+    n_threads: int,
+    lanes: int,
+) -> _Filtered | None:
+    """The forward pass in so many lanes; None where these are shorter than the chain remembers."""
     from latensor.refinement.hmm import _kernels
+    from latensor.refinement.hmm.lanes import _kernels as side_by_side
 
     index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
-    filtered = np.empty((sequences.n_rows, len(startprob)))
-    scale = np.empty(sequences.n_rows)
-    run_tasks(
-        _kernels.forward,
-        [
-            (index, table, is_start, startprob, transmat, a, b, filtered, scale)
-            for a, b in sequences.ranges
-        ],
-        n_threads,
-    )
-    for a, b in sequences.ranges[1:]:
+    ranges, k = sequences.ranges, len(startprob)
+    shapes = sequences.lanes(lanes)
+    parts = [np.empty((span, k, count)) for span, count in shapes]
+    scales = [np.empty(shape) for shape in shapes]
+    reaches = [0] * len(ranges)
+
+    def fill(i: int, first: int, last: int) -> None:
+        given = (index, table, is_start, startprob, transmat, first, last)
+        if shapes[i][1] > 1:
+            reaches[i] = side_by_side.forward(*given, parts[i], scales[i])
+        else:
+            _kernels.forward(*given, parts[i][:, :, 0], scales[i][:, 0])
+
+    run_tasks(fill, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
+    if any(reach >= span for reach, (span, _) in zip(reaches, shapes, strict=True)):
+        return None
+    reach = max(reaches, default=0)
+    for i, (a, b) in enumerate(ranges[1:], 1):
         if not is_start[a]:
-            _kernels.repair_forward(index, table, is_start, transmat, a, b, filtered, scale)
-    return filtered, scale
+            before = parts[i - 1][-1, :, -1]
+            before = before / before.sum()
+            changed = _kernels.carry(
+                index, table, is_start, transmat, a, b, before, parts[i], scales[i]
+            )
+            reach = max(reach, changed)
+    return _Filtered(parts, scales, reach)
 
 
-def _range_ends(likelihoods: Likelihoods, sequences: Sequences, across: Any, n_threads: int) -> Any:
-    """For every range the likelihoods (k,) of all rows after the one that follows it.
+def _count(
+    likelihoods: Likelihoods,
+    sequences: Sequences,
+    transmat: Any,
+    n_threads: int,
+    filtered: _Filtered,
+    ahead: bool,
+) -> Expectation | None:
+    """The backward pass; the filtered probabilities are overwritten.
 
-    Found by looking ahead until it no longer matters what comes; chains that remember longer go
-    back over the whole of the next range.
+    Every range looks ahead as far as the forward pass remembers and some more; None where that
+    was not far enough. Without `ahead` they are gone over from the last to the first instead.
     """
     from latensor.refinement.hmm import _kernels
+    from latensor.refinement.hmm.lanes import _kernels as side_by_side
 
     index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
-    ranges = sequences.ranges
-    ends = np.ones((len(ranges), len(across)))
-    seams = [i for i, (_, b) in enumerate(ranges[:-1]) if not is_start[b]]
-    settled = np.ones(len(ranges), dtype=bool)
+    ranges, k = sequences.ranges, len(transmat)
+    across = np.ascontiguousarray(transmat.T)
+    reach = 2 * filtered.reach + 32
+    ends, begins = np.ones((len(ranges), k)), np.ones((len(ranges), k))
+    starts, totals = np.zeros((len(ranges), k)), np.zeros((len(ranges), k))
+    steps = np.zeros((len(ranges), k, k))
+    logs = np.zeros(len(ranges))
+    agree = [True] * len(ranges)
 
-    def look(i: int) -> None:
-        settled[i] = any(
-            _kernels.look_ahead(index, table, is_start, across, ranges[i][1], reach, ends[i])
-            for reach in _REACHES
-        )
+    def count(i: int, first: int, last: int) -> None:
+        inner = last < len(is_start) and not is_start[last]
+        if inner and ahead:
+            owner = int(np.searchsorted(sequences.begins, last, side="right")) - 1
+            stop = int(sequences.begins[owner] + sequences.lengths[owner])
+            stop = min(stop, last + 1 + reach)
+            _kernels.back_over(index, table, across, last + 1, stop, ends[i])
+        elif inner:
+            ends[i] = begins[i + 1]
+        part, given = filtered.parts[i], (index, table, is_start, across, first, last)
+        sums = (starts[i], totals[i], steps[i], begins[i])
+        if part.shape[2] > 1:
+            agree[i] = side_by_side.expected_counts(*given, reach, ends[i], part, *sums)
+        else:
+            _kernels.expected_counts(*given, ends[i], part[:, :, 0], *sums)
+        logs[i] = side_by_side.sum_of_logs(filtered.scales[i])
 
-    run_tasks(look, [(i,) for i in seams], n_threads)
-    for i in reversed(seams):
-        if settled[i]:
-            continue
-        row, following = ranges[i][1], ranges[i + 1][1]
-        owner = int(np.searchsorted(sequences.begins, row, side="right")) - 1
-        stop = int(sequences.begins[owner] + sequences.lengths[owner])
-        beyond = stop > following
-        ends[i] = ends[i + 1] if beyond else 1.0
-        _kernels.back_over(
-            index, table, across, row + 1, following + 1 if beyond else stop, ends[i]
-        )
-    return ends
-
-
-def _sum_of_logs(scale: Any, sequences: Sequences, n_threads: int) -> float:
-    from latensor.refinement.hmm import _kernels
-
-    sums = np.zeros(len(sequences.ranges))
-    run_tasks(
-        _kernels.sum_of_logs,
-        [(scale, a, b, sums, i) for i, (a, b) in enumerate(sequences.ranges)],
-        n_threads,
+    tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
+    run_tasks(count, tasks if ahead else tasks[::-1], n_threads if ahead else 1)
+    if not all(agree) or not all(
+        is_start[ranges[i + 1][0]] or side_by_side.same(ends[i], begins[i + 1])
+        for i in range(len(ranges) - 1)
+        if ahead
+    ):
+        return None
+    return Expectation(
+        float(sequences.total(logs)) + _log_scale(likelihoods, sequences),
+        filtered.parts,
+        sequences,
+        sequences.total(starts),
+        sequences.total(totals),
+        sequences.total(steps) * transmat,
     )
-    return float(sequences.total(sums))

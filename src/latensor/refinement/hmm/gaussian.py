@@ -9,7 +9,7 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
-from latensor.refinement.hmm.chain import Likelihoods
+from latensor.refinement.hmm.chain import Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
 
 _LOG_2PI = float(np.log(2 * np.pi))
@@ -65,17 +65,17 @@ class GaussianEmission:
         run_tasks(kernel, [(*settings, a, b, table, top) for a, b in sequences.ranges], n_threads)
         return Likelihoods(np.arange(n), table, float(top.sum()), top)
 
-    def maximized(self, rows: Any, sequences: Sequences, posteriors: Any, n_threads: int) -> Self:
-        """The means and covariances that make the rows likeliest, given posteriors (n, k)."""
+    def maximized(self, rows: Any, found: Expectation, n_threads: int) -> Self:
+        """The means and covariances that make the rows likeliest, given their states."""
         k, p = self.means.shape
+        sequences, posteriors = found.sequences, found.posteriors
         n_ranges = len(sequences.ranges)
-        counts, firsts = np.zeros((n_ranges, k)), np.zeros((n_ranges, k, p))
+        firsts = np.zeros((n_ranges, k, p))
         diagonal = self.kind in ("spherical", "diag")
         seconds = np.zeros((n_ranges, k, p) if diagonal else (n_ranges, k, p, p))
 
         def add(i: int, first: int, last: int) -> None:
             shares, block = posteriors[first:last], rows[first:last]
-            counts[i] = np.einsum("ij->j", shares)
             firsts[i] = shares.T @ block
             if diagonal:
                 seconds[i] = shares.T @ (block * block)
@@ -85,7 +85,7 @@ class GaussianEmission:
 
         with one_blas_thread():
             run_tasks(add, [(i, a, b) for i, (a, b) in enumerate(sequences.ranges)], n_threads)
-        return self.from_sums(counts.sum(axis=0), firsts.sum(axis=0), seconds.sum(axis=0))
+        return self.from_sums(found.totals, sequences.total(firsts), sequences.total(seconds))
 
     def from_sums(self, counts: Any, firsts: Any, seconds: Any) -> Self:
         """Means and covariances from weighted sums of the rows and of their squares.

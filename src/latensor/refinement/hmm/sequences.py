@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -10,6 +11,8 @@ import numpy as np
 # Rows of a range. Fixed: the sums of ranges are added in their order, so that the number of
 # threads changes no bit. Long enough that the seams of a long sequence cost little.
 _RANGE = 16_384
+# The rows of a lane at least.
+_SHORTEST_LANE = 64
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,29 @@ class Sequences:
         """(n,) how often every row counts; None for once."""
         return None if self.weights is None else np.repeat(self.weights, self.lengths)
 
+    @cached_property
+    def range_weights(self) -> Any:
+        """(ranges,) how often the rows of every range count."""
+        if self.weights is None:
+            return np.ones(len(self.ranges))
+        owners = np.searchsorted(self.begins, [a for a, _ in self.ranges], side="right") - 1
+        return self.weights[owners]
+
+    def lanes(self, most: int) -> list[tuple[int, int]]:
+        """For every range the rows of a lane and how many lanes, at most so many, it is cut into.
+
+        Together they have room for all rows of the range, and none is empty.
+        """
+        counts = [min(most, max((b - a) // _SHORTEST_LANE, 1)) for a, b in self.ranges]
+        return [
+            (-(-(b - a) // count), count) for (a, b), count in zip(self.ranges, counts, strict=True)
+        ]
+
     def total(self, parts: Any) -> Any:
         """The sum of what the ranges gave (ranges, ...), each counted as often as it should."""
         if self.weights is None:
-            return parts.sum(axis=0)
-        owners = np.searchsorted(self.begins, [a for a, _ in self.ranges], side="right") - 1
-        return np.tensordot(self.weights[owners], parts, axes=1)
+            return parts[0] if len(parts) == 1 else parts.sum(axis=0)
+        return np.tensordot(self.range_weights, parts, axes=1)
 
     @property
     def ends(self) -> Any:
