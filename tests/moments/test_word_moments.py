@@ -10,12 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latensor.exceptions import InvalidInputError
+from latensor.moments.word_core import WordCoreAccumulator
 from latensor.moments.word_powers import WordPowerAccumulator, WordSliceAccumulator
-from latensor.moments.words import (
-    WordPairAccumulator,
-    WordTotalsAccumulator,
-    WordTripleAccumulator,
-)
+from latensor.moments.word_totals import WordTotalsAccumulator
+from latensor.moments.words import WordPairAccumulator, WordTripleAccumulator
 
 WORDS, CAP = 5, 6.0
 
@@ -165,3 +163,22 @@ def test_what_does_not_fit_together_is_refused():
     with pytest.raises(InvalidInputError, match="3 words, but those before had 5"):
         start.update(scipy.sparse.csr_array(np.ones((2, 3))))
     assert start.update(scipy.sparse.csr_array((0, WORDS))).finalize().product.max() == 0
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_core_moments_are_the_pairs_along_the_directions(weighted):
+    counts = documents(4)
+    rng = np.random.default_rng(5)
+    directions, scale = rng.standard_normal((WORDS, 3)), rng.uniform(0.5, 2.0, WORDS)
+    weights = rng.uniform(0.5, 2.0, counts.shape[0]) if weighted else None
+    mean, pairs, _ = by_tokens(counts, scale, weights)
+    found = WordCoreAccumulator(directions, scale, CAP).update(counts, weights).finalize()
+    np.testing.assert_allclose(found.first, directions.T @ mean, atol=1e-12)
+    np.testing.assert_allclose(found.second, directions.T @ pairs @ directions, atol=1e-12)
+    sums = WordPairAccumulator(directions, scale, CAP).update(counts, weights)
+    assert found.effective_size == pytest.approx(sums.pairs().effective_size, rel=1e-12)
+    merged = sums.core((0,)).merged(sums.core((1,)))
+    for other in (sums.core(), merged):
+        np.testing.assert_allclose(other.first, found.first, atol=1e-12)
+        np.testing.assert_allclose(other.second, found.second, atol=1e-12)
+        assert other.effective_size == pytest.approx(found.effective_size, rel=1e-12)

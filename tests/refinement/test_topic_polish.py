@@ -100,16 +100,18 @@ def reference_in_place(counts, topics, alpha, b, passes):
             sums = table.sum(axis=0)
             for word in np.flatnonzero(document):
                 old = shares[d, word]
-                new = np.maximum(table[word] - left_out * old, b) / sums
+                new = np.maximum(table[word] - left_out * document[word] * old, b) / sums
                 new = new * (np.maximum(mixtures[d] - 2 * old, 0) + alpha)
                 new = np.maximum(old + speed * (new / new.sum() - old), 0)
-                new /= new.sum()
                 table[word] += document[word] * (new - old)
                 mixtures[d] += document[word] * (new - old)
                 shares[d, word] = new
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    return table.T - b, mixtures[back]
+    found = np.maximum(table.T - b, 0)
+    found *= documents.sum(axis=0) / np.maximum(found.sum(axis=0), 1e-300)
+    mixtures *= (documents.sum(axis=1) / mixtures.sum(axis=1))[:, None]
+    return found, mixtures[back]
 
 
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-10), (np.float32, 2e-4)])
@@ -337,6 +339,8 @@ def test_held_out_documents_are_chosen_by_their_words():
 
 def test_held_out_documents_are_neither_many_nor_too_few(monkeypatch):
     planted = sample(14, 2000, length=50)
+    assert hold_out([planted.counts[:1000]], 0).limit == 0
+    monkeypatch.setattr(corpus, "_FEWEST_HELD_OUT_TOKENS", 500)
     assert hold_out([planted.counts[:50]], 0).limit == 0
     monkeypatch.setattr(corpus, "_MOST_HELD_OUT_TOKENS", 1000)
     batches = [planted.counts[i : i + 200] for i in range(0, 2000, 200)]

@@ -11,13 +11,16 @@ import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
 from latensor.moments.documents import prepare_documents
-from latensor.moments.words import WordTotals, WordTotalsAccumulator
+from latensor.moments.word_totals import WordTotals, WordTotalsAccumulator
 from latensor.refinement import HeldOut, hold_out
 from latensor.sources import DocumentSource, MatrixSource, Spool
 
 # Stored counts (12 bytes each with their word, and as many again word by word) that a fit keeps in
 # memory; a source with more is kept in a temporary file and read batch by batch.
 _IN_MEMORY = 30_000_000
+
+# Documents that stand in for those held out: they were seen, and more of them tell no more.
+_FEW = 50
 
 # Told the stage and the share of it that is done.
 Progress = Callable[[str, float], None]
@@ -52,14 +55,20 @@ class Documents:
 
     def give_back(self) -> None:
         """Let later passes see the documents that were held out."""
-        if self.held_out is not None and self.held_out.limit:
-            self._prepared = None
-        self.held_out = None
+        choice, self.held_out = self.held_out, None
+        if choice is None or not choice.limit or self._prepared is None:
+            return
+        for batch, weights in with_weights(self.batches, self.weights):
+            kept = np.flatnonzero(choice.mask(batch))
+            part = None if weights is None else weights[kept]
+            self._prepared.append((prepare_documents(batch[kept], part), None))
 
     def some_unseen(self, most: int) -> Any:
-        """Up to `most` documents (n, V) that were held out, or any where none were."""
+        """Up to `most` documents (n, V) that were held out, or a few others where none were."""
         kept, found = [], 0
         choice = self.held_out
+        if choice is None or not choice.limit:
+            most = min(most, _FEW)
         for batch in self.batches:
             rows = np.flatnonzero(np.diff(batch.indptr))
             if choice is not None and choice.limit:

@@ -19,7 +19,8 @@ from latensor.estimation.topic_moments import (
 from latensor.estimation.word_subspace import WordSubspace, find_subspace
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.documents import prepare_documents
-from latensor.moments.words import WordTotalsAccumulator, WordTripleAccumulator
+from latensor.moments.word_totals import WordTotalsAccumulator
+from latensor.moments.words import WordTripleAccumulator
 
 # What the stage is called in callbacks, and the share of it that the moments take.
 _STAGE = "number of topics"

@@ -23,9 +23,15 @@ from latensor.estimation.topic_powers import power_sums
 from latensor.estimation.topic_stream import TopicStream
 from latensor.estimation.topic_trust import TopicTrust
 from latensor.estimation.word_input import read_counts, read_document_source
-from latensor.estimation.word_subspace import LENGTH_CAP, WordSubspace, find_subspace
+from latensor.estimation.word_subspace import (
+    LENGTH_CAP,
+    SinglePrecision,
+    WordSubspace,
+    find_subspace,
+)
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.moments.words import WordTotals, WordTripleAccumulator
+from latensor.moments.word_totals import WordTotals
+from latensor.moments.words import WordTripleAccumulator
 
 # Beyond so many topics the whole core is not formed.
 _MANY = 100
@@ -152,6 +158,7 @@ class TopicModel(TopicTrust):
             self._threads(),
             self._tick("subspace"),
             concentration=self._assumed_concentration(),
+            before_a_polish=self.refine != 0,
         )
 
     def _gather(
@@ -162,7 +169,8 @@ class TopicModel(TopicTrust):
             return power_sums(documents, subspace, a, rng, self._threads())
         sums = WordTripleAccumulator(subspace.basis, subspace.scale, subspace.cap, self._threads())
         tick = self._tick("moments")
-        for batch, weights in documents.prepared():
+        batches = SinglePrecision(documents.prepared) if subspace.noisy else documents.prepared
+        for batch, weights in batches():
             sums.update(batch, weights)
             tick()
         return sums

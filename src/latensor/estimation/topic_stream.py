@@ -10,7 +10,8 @@ import scipy.sparse
 from latensor.estimation.word_subspace import WordSubspace, find_subspace, subspace_of_sums
 from latensor.exceptions import InvalidInputError
 from latensor.moments.documents import prepare_documents
-from latensor.moments.words import WordTotals, WordTotalsAccumulator, WordTripleAccumulator
+from latensor.moments.word_totals import WordTotals, WordTotalsAccumulator
+from latensor.moments.words import WordTripleAccumulator
 
 # Documents held back before the subspace is fixed: words and documents enough that its leading
 # directions are those of the whole stream, and still a few hundred megabytes at most.

@@ -21,7 +21,7 @@ from latensor.estimation.topic_powers import topics_from_powers
 from latensor.estimation.word_subspace import WordSubspace
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.word_powers import WordPowers
-from latensor.moments.words import WordTotals
+from latensor.moments.word_totals import WordTotals
 
 
 class TopicTrust(TopicAnswers):

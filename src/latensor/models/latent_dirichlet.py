@@ -14,8 +14,8 @@ from latensor.estimation.documents import Documents
 from latensor.estimation.parameters import Interval
 from latensor.estimation.topic_model import TopicModel
 from latensor.estimation.topic_moments import concentration_from_shares, dual_basis
-from latensor.moments.words import WordPairAccumulator
-from latensor.refinement import completion, polish_topics, topic_mixtures
+from latensor.moments.word_core import WordCoreAccumulator
+from latensor.refinement import Completing, completion, polish_topics, topic_mixtures
 
 # Where the third moment leaves less than this share unexplained and the weakest direction stands
 # out of its noise, documents follow the model so closely that the concentration is read off the
@@ -123,20 +123,20 @@ class LatentDirichletAllocation(TopicModel):
         if documents is None:
             basis = dual_basis(topics * self._sums.scale, self._sums.basis)
             pairs = self._sums.pairs()
-            core = self._sums.basis.T @ pairs.product
+            inside = self._sums.basis.T @ pairs.product
             first = basis.T @ (self._sums.basis.T @ pairs.mean)
-            second = basis.T @ core @ basis
+            second = basis.T @ inside @ basis
         else:
             frequency = documents.totals.totals / documents.totals.n_tokens
             seen = frequency > 0
             scale = np.where(seen, 1 / np.sqrt(np.where(seen, frequency, 1.0)), 0.0)
-            sums = WordPairAccumulator(
+            sums = WordCoreAccumulator(
                 dual_basis(topics * scale), scale, self._length_cap(documents), self._threads()
             )
             for batch, weights in documents.prepared():
                 sums.update(batch, weights)
-            pairs = sums.pairs()
-            first, second = sums.basis.T @ pairs.mean, sums.basis.T @ pairs.product
+            core = sums.finalize()
+            first, second = core.first, core.second
         return concentration_from_shares(first, second, self._third_moment_concentration())
 
     def _third_moment_concentration(self) -> float | None:
@@ -163,17 +163,14 @@ class LatentDirichletAllocation(TopicModel):
         if unseen is None or unseen.shape[0] == 0:
             return
         # Doubled as long as it helps, by more than the noise of the sample.
-        best = self._unseen_perplexity(unseen, self.alpha_)
+        complete = Completing(unseen, self.components_, n_threads=self._threads())
+        best = complete(self.alpha_).perplexity
         for _ in range(_DOUBLINGS):
             doubled = 2 * self.mixture_prior_
-            found = self._unseen_perplexity(unseen, doubled)
+            found = complete(doubled).perplexity
             if found > _PRIOR_GAIN * best:
                 break
             best, self.mixture_prior_ = found, doubled
-
-    def _unseen_perplexity(self, unseen: Any, prior: Any) -> float:
-        found = completion(unseen, self.components_, prior, n_threads=self._threads())
-        return found.perplexity
 
     def transform(self, X: object) -> Any:
         """Shares of the topics in documents (n, k), rows sum to one.

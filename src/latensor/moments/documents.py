@@ -105,8 +105,10 @@ def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) ->
     matrix = np.ascontiguousarray(matrix)
     out = np.empty((n_rows, matrix.shape[1]), matrix.dtype)
     # Parts of equally many nonzeros rather than rows: frequent words are far longer than others.
-    cuts = np.linspace(0, arrays[0][-1], 4 * n_threads + 1 if n_threads > 1 else 2)
-    ends = np.searchsorted(arrays[0], cuts[1:-1]).tolist()
+    ends: list[int] = []
+    if n_threads > 1:
+        cuts = np.linspace(0, arrays[0][-1], 4 * n_threads + 1)
+        ends = np.searchsorted(arrays[0], cuts[1:-1]).tolist()
     edges = [0, *ends, n_rows]
     tasks = [
         (*arrays, start, stop, matrix, out)

@@ -25,88 +25,10 @@ import numpy as np
 from latensor.arrays.threads import one_blas_thread, run_tasks
 from latensor.exceptions import InvalidInputError
 from latensor.moments.documents import PreparedDocuments, prepare_documents
+from latensor.moments.word_totals import refuse_other_words
 
 # Rows of projected documents whose products are summed at once: they stay in the cache.
 _ROWS = 2048
-
-
-@dataclass(frozen=True)
-class WordTotals:
-    """What one pass over the documents counts.
-
-    Attributes
-    ----------
-    n_documents, n_empty, n_short : int, documents seen, without words, with one or two words
-    n_tokens : float, all words counted
-    weight : float, the documents with words, each as often as its weight says
-    totals, document_frequencies : (V,) occurrences of every word, documents that hold it
-    """
-
-    n_documents: int
-    n_empty: int
-    n_short: int
-    n_tokens: float
-    weight: float
-    totals: Any
-    document_frequencies: Any
-
-    @property
-    def mean_length(self) -> float:
-        """The average number of words in a document that is not empty."""
-        return self.n_tokens / self.weight if self.weight > 0 else 0.0
-
-
-class WordTotalsAccumulator:
-    """Counts words and documents: the pass that scaling and weights are read off.
-
-    Parameters
-    ----------
-    n_features : int, the number of words V
-    """
-
-    def __init__(self, n_features: int) -> None:
-        self._documents = self._empty = self._short = 0
-        self._weight = 0.0
-        self._totals = np.zeros(n_features)
-        self._frequencies = np.zeros(n_features)
-
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add documents (n, V); a weight counts a document so many times."""
-        lengths = np.asarray(batch.sum(axis=1, dtype=np.float64)).ravel()
-        repeats = np.ones(batch.shape[0]) if weights is None else weights
-        present = repeats > 0
-        self._weight += float(repeats[lengths > 0].sum())
-        self._documents += int(np.count_nonzero(present))
-        self._empty += int(np.count_nonzero((lengths == 0) & present))
-        self._short += int(np.count_nonzero((lengths > 0) & (lengths < 3) & present))
-        per_entry = np.repeat(repeats, np.diff(batch.indptr))
-        size = len(self._totals)
-        self._totals += np.bincount(batch.indices, per_entry * batch.data, minlength=size)
-        self._frequencies += np.bincount(batch.indices, per_entry, minlength=size)
-        return self
-
-    def merge(self, other: Self) -> Self:
-        """Add the documents that another accumulator has seen."""
-        _same_words(len(self._totals), len(other._totals))
-        self._documents += other._documents
-        self._empty += other._empty
-        self._short += other._short
-        self._weight += other._weight
-        self._totals = self._totals + other._totals
-        self._frequencies = self._frequencies + other._frequencies
-        return self
-
-    def finalize(self) -> WordTotals:
-        """The counts so far."""
-        return WordTotals(
-            self._documents,
-            self._empty,
-            self._short,
-            float(self._totals.sum()),
-            self._weight,
-            self._totals.copy(),
-            self._frequencies.copy(),
-        )
 
 
 @dataclass(frozen=True)
@@ -123,6 +45,40 @@ class WordPairs:
     mean: Any
     product: Any
     effective_size: float
+
+
+@dataclass(frozen=True)
+class WordCore:
+    """First and second word moments along a basis on every side.
+
+    Attributes
+    ----------
+    first, second : Q'E1 (r,) and Q'E2 Q (r, r)
+    weights : (2,) the weight of the documents behind either
+    squares : float, the sum of the squares of their weights
+    """
+
+    first: Any
+    second: Any
+    weights: Any
+    squares: float
+
+    @property
+    def effective_size(self) -> float:
+        """The number of equally weighted documents worth as much."""
+        return float(self.weights[0] ** 2 / or_one(self.squares))
+
+    def merged(self, other: WordCore) -> WordCore:
+        """The moments of the documents of both."""
+        weights = self.weights + other.weights
+        first = self.weights[0] * self.first + other.weights[0] * other.first
+        second = self.weights[1] * self.second + other.weights[1] * other.second
+        return WordCore(
+            first / or_one(weights[0]),
+            second / or_one(weights[1]),
+            weights,
+            self.squares + other.squares,
+        )
 
 
 @dataclass(frozen=True)
@@ -165,13 +121,13 @@ class WordPairAccumulator:
         """
         if not isinstance(batch, PreparedDocuments):
             batch = prepare_documents(batch, weights)
-        _same_words(self.basis.shape[0], batch.n_features)
+        refuse_other_words(self.basis.shape[0], batch.n_features)
         for half, part in enumerate(batch.halves):
             if not len(part.lengths):
                 continue
             base = np.minimum(part.lengths, self.cap)
             repeated = base if part.weights is None else base * part.weights
-            coefficients = _coefficients(part.lengths, repeated)
+            coefficients = tuple_coefficients(part.lengths, repeated)
             projected = part.project(self._words(part.dtype), self.n_threads)
             spread = part.spread(self._rows(projected, *coefficients), self.n_threads)
             self._sums[half] = _add(self._sums[half], spread)
@@ -184,7 +140,8 @@ class WordPairAccumulator:
     def _words(self, dtype: Any) -> Any:
         """The scaled basis diag(s) Q in the precision of the documents."""
         if self._scaled_basis is None or self._scaled_basis.dtype != dtype:
-            scaled = self.scale[:, None] * self.basis
+            kind = np.promote_types(dtype, self.basis.dtype)
+            scaled = self.scale.astype(kind)[:, None] * self.basis
             self._scaled_basis = np.ascontiguousarray(scaled, dtype=dtype)
         return self._scaled_basis
 
@@ -234,9 +191,23 @@ class WordPairAccumulator:
         """The moments of the two halves of the documents, apart."""
         return self._read((0,)), self._read((1,))
 
-    def pairs(self, halves: tuple[int, ...] = (0, 1)) -> WordPairs:
-        """The first two moments of all documents, or of one half."""
-        return WordPairs(*self._first_two(self._sum(halves), halves))
+    def pairs(self, halves: tuple[int, ...] = (0, 1), dtype: Any = np.float64) -> WordPairs:
+        """The first two moments of all documents, or of one half, in some precision."""
+        return WordPairs(*self._first_two(self._sum(halves), halves, dtype))
+
+    def core(self, halves: tuple[int, ...] = (0, 1)) -> WordCore:
+        """The first two moments along the basis, in the precision of the sums."""
+        dtype = np.promote_types(self._sum(halves[:1]).dtype, self.basis.dtype)
+        pairs = self.pairs(halves, dtype)
+        with one_blas_thread():
+            first, second = self.basis.T @ pairs.mean, self.basis.T @ pairs.product
+        chosen = list(halves)
+        return WordCore(
+            first.astype(np.float64),
+            second.astype(np.float64),
+            self._weights[chosen, :2].sum(axis=0),
+            float(self._squares[chosen].sum()),
+        )
 
     def _read(self, halves: tuple[int, ...]) -> Any:
         return self.pairs(halves)
@@ -249,15 +220,19 @@ class WordPairAccumulator:
                 total = self._sums[half] if total is None else total + self._sums[half]
         return np.zeros((self.basis.shape[0], self._width())) if total is None else total
 
-    def _first_two(self, sums: Any, halves: tuple[int, ...]) -> tuple[Any, Any, float]:
+    def _first_two(
+        self, sums: Any, halves: tuple[int, ...], dtype: Any = np.float64
+    ) -> tuple[Any, Any, float]:
         rank = self.basis.shape[1]
         weights = self._weights[list(halves)].sum(axis=0)
-        mean = self.scale * sums[:, 0] / _positive(weights[0])
-        weight = _positive(weights[1])
-        product = (self.scale / weight)[:, None] * sums[:, self._width() - rank :]
-        product -= (self.scale**2 / weight * sums[:, 1])[:, None] * self.basis
+        mean = (self.scale * sums[:, 0] / or_one(weights[0])).astype(dtype)
+        weight = or_one(weights[1])
+        factor = (self.scale / weight).astype(dtype)
+        same_word = (self.scale**2 / weight * sums[:, 1]).astype(dtype)
+        product = factor[:, None] * sums[:, self._width() - rank :]
+        product -= same_word[:, None] * self.basis
         squares = self._squares[list(halves)].sum()
-        return mean, product, float(weights[0] ** 2 / _positive(squares))
+        return mean, product, float(weights[0] ** 2 / or_one(squares))
 
 
 class WordTripleAccumulator(WordPairAccumulator):
@@ -288,14 +263,18 @@ class WordTripleAccumulator(WordPairAccumulator):
         return np.hstack(
             [
                 _columns(projected, singles, pairs, triples),
-                _times(projected, triples),
-                _times(projected, pairs),
+                weighed_rows(projected, triples),
+                weighed_rows(projected, pairs),
             ]
         )
 
     def _add_products(self, half: int, projected: Any, triples: Any) -> None:
         add_cubes(
-            _times(projected, triples), projected, projected, self._cubes[half], self.n_threads
+            weighed_rows(projected, triples),
+            projected,
+            projected,
+            self._cubes[half],
+            self.n_threads,
         )
 
     def _merge_products(self, other: Self) -> None:
@@ -327,7 +306,7 @@ class WordTripleAccumulator(WordPairAccumulator):
         return words, neighbours
 
     def _triple_weight(self, halves: tuple[int, ...]) -> float:
-        return float(_positive(self._weights[list(halves), 2].sum()))
+        return float(or_one(self._weights[list(halves), 2].sum()))
 
 
 def add_cubes(first: Any, second: Any, third: Any, out: Any, n_threads: int = 1) -> None:
@@ -351,7 +330,7 @@ def _from_half(cube: Any) -> Any:
     return whole
 
 
-def _coefficients(lengths: Any, weights: Any) -> tuple[Any, Any, Any]:
+def tuple_coefficients(lengths: Any, weights: Any) -> tuple[Any, Any, Any]:
     """Weight over the number of ordered single tokens, pairs and triples, 0 where there is none."""
     counts = lengths
     found = []
@@ -366,7 +345,8 @@ def _columns(projected: Any, *coefficients: Any) -> Any:
     return np.stack(coefficients, axis=1).astype(projected.dtype)
 
 
-def _times(projected: Any, coefficients: Any) -> Any:
+def weighed_rows(projected: Any, coefficients: Any) -> Any:
+    """Rows (n, r) times a coefficient (n,) each, in the precision of the rows."""
     return projected * coefficients.astype(projected.dtype)[:, None]
 
 
@@ -377,13 +357,6 @@ def _add(total: Any, more: Any) -> Any:
     return total + more.astype(np.float64)
 
 
-def _positive(weight: Any) -> Any:
+def or_one(weight: Any) -> Any:
+    """What to divide by: a weight, or one where there is none."""
     return weight if weight > 0 else 1.0
-
-
-def _same_words(expected: int, found: int) -> None:
-    if expected != found:
-        raise InvalidInputError(
-            f"the documents have {found} words, but those before had {expected}: "
-            "give the same columns in every batch"
-        )

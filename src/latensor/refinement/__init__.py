@@ -2,7 +2,7 @@
 
 from latensor.refinement.corpus import HeldOut, hold_out
 from latensor.refinement.document_mixtures import topic_mixtures
-from latensor.refinement.held_out import Completion, completion
+from latensor.refinement.held_out import Completing, Completion, completion
 from latensor.refinement.mixture_completion import mixture_completion
 from latensor.refinement.single_topic import (
     MixtureProgress,
@@ -13,6 +13,7 @@ from latensor.refinement.single_topic import (
 from latensor.refinement.topics import PolishedTopics, PolishProgress, polish_topics
 
 __all__ = [
+    "Completing",
     "Completion",
     "HeldOut",
     "MixtureProgress",

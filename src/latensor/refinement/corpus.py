@@ -17,7 +17,9 @@ _MOST_BYTES_IN_MEMORY = 2**30
 # misses them: with a tenth, topics of BBC and Reuters end 1 % worse, with 3 % noise decides.
 _HELD_OUT_SHARE = 0.05
 _MOST_HELD_OUT_TOKENS = 200_000
-_FEWEST_HELD_OUT_TOKENS = 500
+# With fewer the noise decides: ten passes over everything end 0.2 % better on Reuters, 0.6 % on
+# 6000 titles.
+_FEWEST_HELD_OUT_TOKENS = 4000
 
 
 @dataclass(frozen=True)
@@ -65,10 +67,10 @@ class TrainingBatches:
 def hold_out(batches: Iterable[Any], seed: int) -> HeldOut:
     """Choose documents that shall decide how long topics are polished, before the topics are made.
 
-    A twentieth of the documents, fewer where that is more than 200,000 tokens, none where it is
-    less than 500. Starting topics must come from the others (`HeldOut.training`): topics that
-    have seen a document predict it too well, and every pass over other documents then seems to
-    make them worse.
+    A twentieth of the documents, fewer where that is more than 200,000 tokens, none where a
+    twentieth of all tokens is less than 4000. Starting topics must come from the others
+    (`HeldOut.training`): topics that have seen a document predict it too well, and every pass over
+    other documents then seems to make them worse.
 
     Parameters
     ----------
@@ -96,7 +98,8 @@ def hold_out(batches: Iterable[Any], seed: int) -> HeldOut:
             lengths = lengths[keys < np.uint64(limit)]
             keys = keys[keys < np.uint64(limit)]
     held = float(lengths.sum())
-    if held < _FEWEST_HELD_OUT_TOKENS or held > n_tokens / 2:
+    enough = _HELD_OUT_SHARE * n_tokens >= _FEWEST_HELD_OUT_TOKENS
+    if not enough or not 0 < held <= n_tokens / 2:
         limit = 0
     return HeldOut(seed, limit)
 

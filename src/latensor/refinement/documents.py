@@ -118,6 +118,8 @@ class Documents:
         stop = len(self) if stop is None else stop
         begin, end = int(self.starts[start]), int(self.starts[stop])
         count = min(max((end - begin) // _SMALLEST_PART, 1), most, max(stop - start, 1))
+        if count == 1:
+            return [(start, stop)] if stop > start else []
         wanted = begin + (end - begin) * np.arange(1, count) / count
         inner = start + np.searchsorted(self.starts[start:stop], wanted)
         edges = np.unique(np.concatenate([[start], inner, [stop]]))

@@ -66,15 +66,36 @@ def completion(
     seed : int, chooses the halves
     n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
     """
-    topics = read_topics(topics)
-    prior = read_prior(alpha, len(topics), "alpha", topics.dtype)
-    documents = read_documents(counts, topics.shape[1], topics.dtype)
-    known, scored = halves(documents, seed)
-    table = padded(topics.T, topics.dtype)
-    with Workers(n_threads) as workers:
-        expected = expected_topic_counts(known, table, prior, _MAX_ITER, _TOLERANCE, workers)
-        scores = log_likelihoods(scored, table, prior, expected, workers)
-    return Completion(scores, scored.lengths)
+    return Completing(counts, topics, seed=seed, n_threads=n_threads)(alpha)
+
+
+class Completing:
+    """Documents cut into halves and topics to predict one from the other, under any prior.
+
+    Parameters
+    ----------
+    counts, topics, seed, n_threads : as for `completion`
+    """
+
+    def __init__(
+        self, counts: Any, topics: Any, *, seed: int = 0, n_threads: int | None = None
+    ) -> None:
+        topics = read_topics(topics)
+        documents = read_documents(counts, topics.shape[1], topics.dtype)
+        self._known, self._scored = halves(documents, seed)
+        self._n_topics, self._n_threads = len(topics), n_threads
+        self._table = padded(topics.T, topics.dtype)
+
+    def __call__(self, alpha: Any) -> Completion:
+        """The score of the second halves, given the first, under one prior of the mixtures."""
+        table = self._table
+        prior = read_prior(alpha, self._n_topics, "alpha", table.dtype)
+        with Workers(self._n_threads) as workers:
+            expected = expected_topic_counts(
+                self._known, table, prior, _MAX_ITER, _TOLERANCE, workers
+            )
+            scores = log_likelihoods(self._scored, table, prior, expected, workers)
+        return Completion(scores, self._scored.lengths)
 
 
 def halves(documents: Documents, seed: int) -> tuple[Documents, Documents]:

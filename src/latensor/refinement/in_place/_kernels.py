@@ -13,7 +13,9 @@ import numpy as np
 
 from latensor.arrays._kernels import compiled
 
-# Sums over topics may be reordered, by the compiler alone: the order is fixed in the machine code.
+# Sums over topics may be reordered, by the compiler alone: the order is fixed in the machine code,
+# as long as loops that sum store nothing. Otherwise the compiler makes two versions, and chooses by
+# how near to each other short arrays happen to lie: bits would change from run to run.
 _VECTOR = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 # How often a word's own share is taken out of the mixture that it is judged by. Once removes the
 # word itself; the words beside it have leaned towards it too, and in a short document that is much.
@@ -48,36 +50,50 @@ def first_shares(
     """
     width = topics.shape[1]
     zero = topics.dtype.type(0)
+    one = topics.dtype.type(1)
     own = topics.dtype.type(OWN_SHARES)
-    total = np.empty(width, topics.dtype)
+    total = np.empty(width, topics.dtype)  # c_j + a_j
     fresh = np.empty(width, topics.dtype)
+    weighed = np.empty(width, topics.dtype)
     for d in range(first, last):
-        for step in range(steps):
+        mixture = mixtures[d]
+        for j in range(width):
+            total[j] = mixture[j] + alpha[j]
+            fresh[j] = zero
+        for i in range(starts[d], starts[d + 1]):
+            row = topics[words[i]]
+            share = shares[i]
+            norm = zero
             for j in range(width):
-                total[j] = mixtures[d, j]
+                weighed[j] = row[j] * total[j]
+            for j in range(width):
+                norm += weighed[j]
+            scale = one / norm
+            count = counts[i]
+            for j in range(width):
+                x = weighed[j] * scale
+                share[j] = x
+                fresh[j] += count * x
+        for _ in range(1, steps):
+            for j in range(width):
+                total[j] = fresh[j] + alpha[j]
                 fresh[j] = zero
             for i in range(starts[d], starts[d + 1]):
                 row = topics[words[i]]
                 share = shares[i]
                 norm = zero
-                if step == 0:
-                    for j in range(width):
-                        x = row[j] * (total[j] + alpha[j])
-                        share[j] = x
-                        norm += x
-                else:
-                    for j in range(width):
-                        x = row[j] * (max(total[j] - own * share[j], zero) + alpha[j])
-                        share[j] = x
-                        norm += x
-                scale = topics.dtype.type(1) / norm
+                for j in range(width):
+                    weighed[j] = row[j] * max(total[j] - own * share[j], alpha[j])
+                for j in range(width):
+                    norm += weighed[j]
+                scale = one / norm
                 count = counts[i]
                 for j in range(width):
-                    x = share[j] * scale
+                    x = weighed[j] * scale
                     share[j] = x
                     fresh[j] += count * x
-            for j in range(width):
-                mixtures[d, j] = fresh[j]
+        for j in range(width):
+            mixture[j] = fresh[j]
 
 
 @compiled(_VECTOR)
@@ -125,10 +141,11 @@ def renew_shares(
 ) -> float:
     """Decide anew, word by word, which topics words of one group are on in documents first..last-1.
 
-    With N the table (the prior b added), S its column sums and g the word's share so far, the new
-    one is g' ~ max(N_vj - left_out g_j, b) / S_j (max(c_j - 2 g_j, 0) + a_j), and
-    g + speed (g' - g), cut at zero and scaled to sum 1, takes the place of g, in N and c too before
-    the next word is looked at.
+    With N the table (the prior b added), S its column sums, n the occurrences of the word in the
+    document and g its share so far, the new one is
+    g' ~ max(N_vj - left_out n g_j, b) / S_j (max(c_j - 2 g_j, 0) + a_j),
+    and g + speed (g' - g), cut at zero, takes the place of g, in N and c too before the next word
+    is looked at. What the cut adds to the sum of g the next step takes away again.
 
     Parameters
     ----------
@@ -146,10 +163,11 @@ def renew_shares(
     zero = table.dtype.type(0)
     one = table.dtype.type(1)
     own = table.dtype.type(OWN_SHARES)
+    stay = one - speed
     fresh = np.empty(width, table.dtype)
     inverse = np.empty(width, table.dtype)
     before = np.empty(width, table.dtype)
-    current = np.empty(width, table.dtype)
+    current = np.empty(width, table.dtype)  # c_j + a_j
     column = np.empty(width, table.dtype)
     for j in range(width):
         column[j] = sums[j]
@@ -159,46 +177,63 @@ def renew_shares(
         if begin == end:
             continue
         weight = weights[d]
+        mixture = mixtures[d]
         for j in range(width):
             inverse[j] = one / column[j]
-            current[j] = mixtures[d, j]
-            before[j] = current[j]
+            before[j] = mixture[j]
+            current[j] = before[j] + alpha[j]
         for i in range(begin, end):
             row = table[words[i]]
             share = shares[i]
+            count = counts[i]
+            # All occurrences at once: a word said often in one document must not vouch for itself.
+            left_out_here = left_out * count
             norm = zero
             for j in range(width):
                 g = share[j]
-                x = max(row[j] - left_out * g, word_prior) * inverse[j]
-                x *= max(current[j] - own * g, zero) + alpha[j]
-                fresh[j] = x
-                norm += x
-            scale = speed / norm
-            stay = one - speed
-            norm = zero
+                x = max(row[j] - left_out_here * g, word_prior) * inverse[j]
+                fresh[j] = x * max(current[j] - own * g, alpha[j])
             for j in range(width):
-                x = max(stay * share[j] + scale * fresh[j], zero)
-                fresh[j] = x
-                norm += x
-            scale = one / norm
-            count = counts[i]
+                norm += fresh[j]
+            scale = speed / norm
             amount = count * weight
             for j in range(width):
-                x = fresh[j] * scale
-                change = x - share[j]
+                g = share[j]
+                x = max(stay * g + scale * fresh[j], zero)
                 share[j] = x
-                current[j] += count * change
-                row[j] += amount * change
+                x -= g
+                current[j] += count * x
+                row[j] += amount * x
+        for j in range(width):
+            x = max(current[j] - alpha[j], zero)
+            mixture[j] = x
+            before[j] = x - before[j]
+            column[j] += weight * before[j]
         change_of_document = zero
         for j in range(width):
-            change = current[j] - before[j]
-            mixtures[d, j] = max(current[j], zero)
-            column[j] += weight * change
-            change_of_document += abs(change)
+            change_of_document += abs(before[j])
         moved += weight * change_of_document
     for j in range(width):
         changes[j] = column[j] - sums[j]
     return moved
+
+
+@compiled(_VECTOR)
+def column_sums(table: Any, out: Any) -> None:
+    """The sums (w,) float64 of the columns of a table (V, w), by runs of 64 rows."""
+    width = table.shape[1]
+    run = np.empty(width, table.dtype)
+    for j in range(width):
+        out[j] = 0.0
+    for start in range(0, table.shape[0], 64):
+        for j in range(width):
+            run[j] = table[start, j]
+        for v in range(start + 1, min(start + 64, table.shape[0])):
+            row = table[v]
+            for j in range(width):
+                run[j] += row[j]
+        for j in range(width):
+            out[j] += run[j]
 
 
 @compiled(set())

@@ -46,14 +46,14 @@ class WordShares:
     ) -> None:
         from latensor.refinement.in_place._kernels import word_groups
 
-        self._documents, self._workers = documents, workers
+        self._documents, self._workers, self._n_counted = documents, workers, n_counted
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
         self.width = padded_width(self.n_topics)
         self._alpha = padded(document_prior, dtype)
         self._word_prior, self._left_out = dtype.type(word_prior), dtype.type(left_out)
         self.mixtures = np.zeros((len(documents), self.width), dtype)
-        self._shares = np.zeros((documents.n_nonzeros, self.width), dtype)
+        self._shares = np.empty((documents.n_nonzeros, self.width), dtype)
         self.table = np.zeros((documents.n_features, self.width), dtype)
         self.table[:, : self.n_topics] = self._word_prior
         self._limits = _word_limits(documents, n_counted)
@@ -151,9 +151,27 @@ class WordShares:
             sums = sums + changes.sum(axis=0)
         return moved
 
+    def balance(self) -> None:
+        """Scale N and c to the tokens that there are: steps that were cut at zero have added some.
+
+        The words of a document, and the occurrences of a word, are then all on some topic.
+        """
+        documents, k = self._documents, self.n_topics
+        end = int(documents.starts[self._n_counted])
+        sizes = np.diff(documents.starts[: self._n_counted + 1])
+        amounts = documents.counts[:end] * np.repeat(documents.weights[: self._n_counted], sizes)
+        totals = np.bincount(documents.words[:end], amounts, minlength=documents.n_features)
+        words = np.maximum(self.table[:, :k] - self._word_prior, 0)
+        _scale_rows(words, totals)
+        self.table[:, :k] = words + self._word_prior
+        _scale_rows(self.mixtures, documents.lengths)
+
     def sums(self) -> Any:
         """(w,) float64, column sums of N + b; one beyond the topics."""
-        sums = self.table.sum(axis=0, dtype=np.float64)
+        from latensor.refinement.in_place._kernels import column_sums
+
+        sums = np.empty(self.width)
+        column_sums(self.table, sums)
         sums[self.n_topics :] = 1.0
         return sums
 
@@ -169,6 +187,12 @@ class WordShares:
             [((p + s) % n_groups, first, last) for p, (first, last) in enumerate(parts)]
             for s in range(n_groups)
         ]
+
+
+def _scale_rows(rows: Any, sums: Any) -> None:
+    """Bring the sums of non-negative rows to the given ones, in place."""
+    found = rows.sum(axis=1, dtype=np.float64)
+    rows *= np.divide(sums, found, out=np.zeros(len(found)), where=found > 0)[:, None]
 
 
 def _word_limits(documents: Documents, n_counted: int) -> Any:
