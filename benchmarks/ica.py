@@ -92,7 +92,7 @@ def told(made: ICASample) -> Any:
     scores = (made.samples - made.samples.mean(axis=0)) @ projection
     noise = projection.T @ made.noise_covariance @ projection
     found = polish(scores, None, noise, np.eye(len(noise)), max_iter=50)
-    return found.rotation.T @ projection.T
+    return found.unmixing.T @ projection.T
 
 
 Drawn = tuple[Any, Any, ICASample | None]

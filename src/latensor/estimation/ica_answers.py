@@ -29,6 +29,8 @@ class UnmixingAnswers(ResampledModel):
 
     noise: str | None
     algorithm: Any
+    # Samples that tell as much as one independent one; those of a stream are taken for such.
+    _lost: float = 1.0
     _ranges: ClassVar[Mapping[str, tuple[float, float]]] = {"kurtosis": (-2.0, np.inf)}
 
     def _spectrum(self, known: Covariance) -> Spectrum:
@@ -63,7 +65,7 @@ class UnmixingAnswers(ResampledModel):
 
         noisy, seen = self.noise is not None, self._spectrum(known)
         whole = moments.resampled(np.ones(n_groups))
-        kind = read_off(whole, seen, count, noisy, rng, self.algorithm).noise_kind
+        kind = read_off(whole, seen, count, noisy, rng, self.algorithm, self._lost).noise_kind
 
         def read(multiplicities: Any) -> Estimates | None:
             found = _of_kind(moments.resampled(multiplicities), count, kind, rng, self.algorithm)

@@ -16,6 +16,10 @@ _NOISE = {
     "unknown": "of unknown covariance; the fourth cumulant alone was used, which it does not enter",
 }
 
+# Sources whose energies are correlated by more than this are not independent, and what noise would
+# do to independent sources cannot be told from what they do to each other.
+TOGETHER = 0.1
+
 
 def gaussian_kurtosis(count: int) -> float:
     """Standard errors up to which the kurtosis of one of k sources may be that of a Gaussian.
@@ -43,6 +47,8 @@ class ICACertificate(Findings):
     off_diagonal : float, share of the fourth cumulant that the components leave unexplained
     interference : float, expected share of other sources in the amplitude of each (root mean
         square), from the information that the polish measured; NaN without it
+    energy_correlation : float, of the squares of two sources, root mean square over the pairs: near
+        zero for independent ones; NaN where it was not measured
     condition : float, of the mixing matrix with columns of length one
     constant_features : tuple of int, sensors that do not vary
     """
@@ -58,6 +64,7 @@ class ICACertificate(Findings):
     unidentifiable: tuple[int, ...]
     off_diagonal: float
     interference: float
+    energy_correlation: float
     condition: float
     constant_features: tuple[int, ...] = ()
 
@@ -70,7 +77,12 @@ class ICACertificate(Findings):
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         return present(
-            _identifiable(self), _noise(self), _error(self), _conditioning(self), _constant(self)
+            _identifiable(self),
+            _noise(self),
+            _independence(self),
+            _error(self),
+            _conditioning(self),
+            _constant(self),
         )
 
 
@@ -122,6 +134,17 @@ def _noise(found: ICACertificate) -> Statement:
         CAUTION,
         f"{text}, although the covariance refutes that (p-value {found.noise_p_value:.1g}): noise "
         "is of another kind, or samples depend on each other. Sources may be biased.",
+    )
+
+
+def _independence(found: ICACertificate) -> Statement | None:
+    if not found.energy_correlation > TOGETHER:
+        return None
+    return Statement(
+        "Independence",
+        CAUTION,
+        f"the energies of two sources are correlated by {found.energy_correlation:.2g}: they are "
+        "not independent, and noise cannot be told from what they do to each other.",
     )
 
 

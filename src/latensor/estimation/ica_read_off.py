@@ -88,6 +88,7 @@ def read_off(
     noisy: bool,
     rng: np.random.Generator,
     algorithm: str | Callable[..., Any] = "auto",
+    dependence: float = 1.0,
 ) -> Unmixing:
     """Unmix k sources.
 
@@ -100,6 +101,7 @@ def read_off(
     rng : draws the start of the joint diagonalization
     algorithm : "auto" for joint diagonalization, or one of `latensor.decomposition`, called with
         (tensor, rank, rng)
+    dependence : float, samples that tell as much of the signal as one independent one
     """
     known = Covariance(moment.count, moment.weight, moment.mean, moment.covariance)
     if not noisy:
@@ -107,7 +109,9 @@ def read_off(
     space = signal_space(known, seen, count)
     if space.kind != "unknown":
         return by_rotation(moment, space, rng, algorithm)
-    found = by_fit(moment, count, rng, algorithm) if count <= _MOST_FITTED else None
+    found = None
+    if count <= _MOST_FITTED:
+        found = by_fit(moment, count, rng, algorithm, dependence)
     if found is not None:
         return found
     return by_rotation(moment, assumed_space(known, seen, space), rng, algorithm)
@@ -153,6 +157,7 @@ def by_fit(
     count: int,
     rng: np.random.Generator,
     algorithm: str | Callable[..., Any] = "auto",
+    dependence: float = 1.0,
 ) -> Unmixing | None:
     """Fit the cumulant alone; None where it is too noisy for that.
 
@@ -189,7 +194,7 @@ def by_fit(
             if before - point.loss <= 1e-12 * before or point.loss <= 1e-30 * total:
                 break
     norms = np.linalg.norm(point.vectors, axis=0)
-    weight = min(moment.fourth_weight, _MOST_SAMPLES)
+    weight = min(moment.fourth_weight / dependence, _MOST_SAMPLES)
     if not norms.min() ** 4 >= _CLEAR_KURTOSIS * np.sqrt(24 / weight):
         return None
     terms = point.vectors / norms

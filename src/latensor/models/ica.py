@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,9 +11,9 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, generator, is_array, is_numpy, one_blas_thread
-from latensor.estimation.ica_answers import UnmixingAnswers
 from latensor.estimation.ica_certificate import ICACertificate, gaussian_kurtosis
-from latensor.estimation.ica_read_off import Unmixing, fitted, read_off, turned_to
+from latensor.estimation.ica_polish import PolishedUnmixing
+from latensor.estimation.ica_read_off import Unmixing, read_off
 from latensor.estimation.ica_signal import Spectrum, count_sources, signal_space, spectrum
 from latensor.estimation.moment_model import (
     ALGORITHM,
@@ -27,29 +26,18 @@ from latensor.estimation.samples import in_library_of, project
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.moments.fourth import MOST_DIRECTIONS, WHOLE, FourthMomentAccumulator
 from latensor.moments.second import Covariance
-from latensor.refinement.ica import Freed, gaussian_bound, polish, polish_freely
+from latensor.refinement.ica import gaussian_bound
+from latensor.refinement.ica_dependence import MOST_ROWS, serial_dependence
+from latensor.refinement.ica_pairs import Settled
 
-_MOST_PASSES = 50
-# Rows on which the polish runs before the last passes over all of them.
-_ROWS_TO_POLISH = 100_000
-_LAST_PASSES = 2
 # Products spent on the fourth moment: as a start for the polish, and where it is all there is.
 _START_PRODUCTS, _MOST_PRODUCTS = 2e10, 2e11
 _FEWEST_ROWS = 20_000
-# Below this information in all samples, an unmixing without any knowledge of the noise is worse
-# than the fit of the cumulant that it starts from.
-_ENOUGH_INFORMATION = 1000.0
-# The same where it starts from sources taken for noise-free that show noise.
-_SOME_INFORMATION = 50.0
-# Sources have noise where those without it are so far from independent this rarely.
-_NOISE_SHOWS = 1e-3
 # Noise in a source, in units of its variance, above which its kurtosis must show it too.
 _DROWNED = 4.0
-# A polish on fewer rows than this share of a stream is less exact than the moments of all.
-_ENOUGH_ROWS = 0.25
 
 
-class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  # type: ignore[misc]
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, PolishedUnmixing):  # type: ignore[misc]
     """Independent sources from their mixtures, under Gaussian noise or none (monograph 4.3).
 
     x = A h + z with independent, not Gaussian sources h (k,), a mixing matrix A (d, k) and
@@ -88,8 +76,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
     -----
     Sources have variance one, the noise that the sensors add to them not counted; where its
     covariance is unknown, counted. `intervals` says how well the mixing is known; `to_sklearn` and
-    `from_sklearn` convert to and from FastICA. `partial_fit` keeps the fourth moment of up to 16
-    features whole, and of more along the leading directions of the first rows.
+    `from_sklearn` convert to and from FastICA. Rows given to `fit` in the order of time may depend
+    on each other: they then count for fewer. Sources whose energies go together are not
+    independent, and are only rotated, whatever `noise` is. `partial_fit` keeps the fourth moment of
+    up to 16 features whole, and of more along the leading directions of the first rows.
     """
 
     _parameters = {  # noqa: RUF012
@@ -150,11 +140,17 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
     def _gather(self, batches: Iterable[tuple[Any, Any]]) -> FourthMomentAccumulator:
         """Moments with the fourth along the directions that hold the signal of all samples."""
         moments = self._new_moments()
+        head = None
         for samples, weights in batches:
             moments.update_covariance(samples, weights)
+            head = samples[:MOST_ROWS] if head is None else head
         known = moments.covariance.finalize(host=True)
         seen = self._spectrum(known)
-        basis = self._basis_of(known, seen, self._count(known, seen))
+        count = self._count(known, seen)
+        self._lost = 1.0
+        if self.noise is not None:
+            self._lost = self._dependence(head, seen.vectors[:, :count])
+        basis = self._basis_of(known, seen, count)
         moments.fix(basis, known.mean)
         n_products = ((basis.shape[1] + 1) * (basis.shape[1] + 2) // 2) ** 2
         affordable = (_START_PRODUCTS if self._refines() else _MOST_PRODUCTS) / n_products
@@ -168,6 +164,12 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
             else:
                 moments.update_fourth(samples, weights)
         return moments
+
+    def _dependence(self, samples: Any, directions: Any) -> float:
+        """Samples in time that tell as much of the signal as one independent one."""
+        with one_blas_thread():
+            series = samples @ directions.astype(samples.dtype)
+        return float(serial_dependence(series).mean())
 
     def _basis_of(self, known: Covariance, seen: Spectrum, count: int) -> Any:
         """The directions (d, r) along which the fourth moment of all samples is taken."""
@@ -225,80 +227,15 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
                 "found: give n_components"
             )
         rng = generator(self.random_state)
-        found = read_off(moment, seen, count, self.noise is not None, rng, self.algorithm)
+        noisy = self.noise is not None
+        found = read_off(moment, seen, count, noisy, rng, self.algorithm, self._lost)
         self._moment = moment
         self._found = found
         self._adopt(found, None, 0)
 
-    def _polish(self, samples: Any, weights: Any) -> None:
-        moment, found = self._moment, self._found
-        weight = float(len(samples)) if weights is None else float(weights.sum())
-        if weight < _ENOUGH_ROWS * moment.weight:
-            return
-        centered = samples - moment.mean
-        if found.space is None:
-            freed, free = self._freed(found, centered, weights)
-            # With more sensors than sources, their covariance has shown the noise.
-            square = centered.shape[1] == len(found.unmixing)
-            if not (square and free.converged and free.noise_p_value > _NOISE_SHOWS):
-                if free.information.min() * weight >= _ENOUGH_INFORMATION:
-                    self._adopt(freed, free.information * weight / 2, free.n_iter)
-                return
-            found = self._silent()
-        assert found.space is not None
-        with one_blas_thread():
-            scores = centered @ found.space.projection
-        noise, threads = found.space.noise, self._n_threads()
-        rotation, n_iter, passes = found.rotation, 0, _MOST_PASSES
-        if not isinstance(self.refine, str):
-            passes = int(self.refine)
-        elif len(scores) > _ROWS_TO_POLISH:
-            chosen = generator(self.random_state).choice(
-                len(scores), _ROWS_TO_POLISH, replace=False
-            )
-            chosen.sort()
-            part = None if weights is None else weights[chosen]
-            first = polish(
-                scores[chosen], part, noise, rotation, max_iter=passes, n_threads=threads
-            )
-            rotation, n_iter, passes = first.rotation, first.n_iter, _LAST_PASSES
-        result = polish(scores, weights, noise, rotation, max_iter=passes, n_threads=threads)
-        found = turned_to(found, result.unmixing, moment.fourth_weight)
-        n_iter += result.n_iter
-        unheard = self.noise is not None and found.noise_kind == "none"
-        if unheard and result.noise_p_value < _NOISE_SHOWS:
-            share = found.off_diagonal
-            start = fitted(moment, found.whitening.T, found.mixing, found.core, share)
-            freed, free = self._freed(start, centered, weights)
-            if free.converged and free.information.min() * weight >= _SOME_INFORMATION:
-                self._adopt(freed, free.information * weight / 2, n_iter + free.n_iter)
-                return
-        self._adopt(found, result.information * weight, n_iter)
-
-    def _silent(self) -> Unmixing:
-        """What the moments say where there is no noise."""
-        known = Covariance(
-            self._moment.count, self._moment.weight, self._moment.mean, self._moment.covariance
-        )
-        rng = generator(self.random_state)
-        count = int(self.n_components_)
-        return read_off(self._moment, self._spectrum(known), count, False, rng, self.algorithm)
-
-    def _freed(self, found: Unmixing, centered: Any, weights: Any) -> tuple[Unmixing, Freed]:
-        """Polished without any knowledge of the noise."""
-        passes = _MOST_PASSES if isinstance(self.refine, str) else int(self.refine)
-        with one_blas_thread():
-            scores = centered @ found.unmixing.T
-        result = polish_freely(
-            scores, centered, weights, max_iter=passes, n_threads=self._n_threads()
-        )
-        with one_blas_thread():
-            unmixing = result.unmixing.T @ found.unmixing
-            # At the solution this product is the identity; what is left of it is rounding.
-            mixing = result.mixing @ np.linalg.inv(unmixing @ result.mixing)
-        return replace(found, unmixing=unmixing, mixing=mixing), result
-
-    def _adopt(self, found: Unmixing, information: Any, n_iter: int) -> None:
+    def _adopt(
+        self, found: Unmixing, information: Any, n_iter: int, rest: Settled | None = None
+    ) -> None:
         """Set the fitted attributes, sources in their fixed order and with fixed signs."""
         lengths = np.linalg.norm(found.mixing, axis=0)
         largest = np.argmax(np.abs(found.mixing), axis=0)
@@ -314,9 +251,10 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
         self.kurtosis_ = found.kurtosis[order].astype(kept)
         self.n_components_ = len(order)
         self.n_iter_ = n_iter
-        self._certify(found, order, None if information is None else information[order])
+        energy = float("nan") if rest is None else rest.energy_correlation
+        self._certify(found, order, None if information is None else information[order], energy)
 
-    def _certify(self, found: Unmixing, order: Any, information: Any) -> None:
+    def _certify(self, found: Unmixing, order: Any, information: Any, energy: float) -> None:
         kurtosis, errors = found.kurtosis[order], found.kurtosis_error[order]
         interference = float("nan")
         if information is None:
@@ -345,6 +283,7 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
             unidentifiable=tuple(int(j) for j in np.flatnonzero(gaussian)),
             off_diagonal=found.off_diagonal,
             interference=interference,
+            energy_correlation=energy,
             condition=float(np.linalg.cond(unit)),
             constant_features=tuple(int(i) for i in np.flatnonzero(variances <= 0)),
         )

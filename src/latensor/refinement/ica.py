@@ -10,13 +10,10 @@ add what scores lack of being white. A rotation by q in the plane of i and j cha
 of the equations of i and j by q (I_i + I_j), which is Newton's step.
 
 A rotation makes the scores exactly as white as their covariance says, although independent sources
-are so only up to 1 / sqrt(n). At the best rotation that is let go: a share a of y_j is taken out of
-y_i, and b of y_i out of y_j, by least squares over the two equations and E[y_i y_j] = N_ij, each in
-units of its error. For the true densities that is the step of maximum likelihood.
+are so only up to 1 / sqrt(n). At the best rotation that is let go (`refinement.ica_pairs`).
 
 For i != j, N_ij is the covariance of the scores themselves, since sources have none. So the same
-equations, one by one, determine the unmixing under noise of any unknown covariance, and, with
-sensors in place of y_j, the columns of the mixing matrix: E[g(y_j) x] - E[g'(y_j)] Cov(x, y_j).
+equations, one by one, determine the unmixing under noise of any unknown covariance.
 """
 
 from __future__ import annotations
@@ -26,24 +23,21 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg
-from scipy.stats import chi2
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.refinement.ica_scores import N_FUNCTIONS, RIDGE, functions
 
-N_FUNCTIONS = 4
 # Two sources with less information than this in all samples are not turned into each other: about
 # what one Gaussian source shows by chance.
 _FLAT = 20.0
 _BLOCK = 2048
 _PARTS = 16
 _LONGEST_TURN = 0.5
-# Rotations that still turn further than this are not let go.
+# Sources that still turn further than this are not settled.
 _NEARLY = 0.1
-_STRAIGHT = 3.0
-# A step below this share of the standard error of every angle changes nothing that matters.
-_NEGLIGIBLE = 0.01
-# Keeps functions that coincide on few values apart.
-_RIDGE = 1e-4
+# Steps of Newton's method leave about their square: less than this share of the standard error of
+# every angle is nothing to the moves that follow.
+_NEGLIGIBLE = 0.1
 
 
 def gaussian_bound(count: int) -> float:
@@ -62,21 +56,18 @@ class Polished:
 
     Attributes
     ----------
-    rotation : (k, k), orthonormal columns
-    unmixing : (k, k), columns of length one near those of the rotation, without its bond
+    unmixing : (k, k), columns: a rotation, or the sources themselves where noise is unknown
     information : (k,), I of every source, per sample: zero for a Gaussian
-    noise_p_value : float, how often the equations of independent sources under this noise are
-        solved as badly; NaN where the rotation has not settled
     n_iter : int, passes over the scores
     converged : bool
+    nearly : bool, whether the last step was so short that `settle` can do the rest
     """
 
-    rotation: Any
     unmixing: Any
     information: Any
-    noise_p_value: float
     n_iter: int
     converged: bool
+    nearly: bool
 
 
 def polish(
@@ -86,6 +77,7 @@ def polish(
     rotation: Any,
     *,
     max_iter: int,
+    to_the_end: bool = False,
     n_threads: int = 1,
 ) -> Polished:
     """Turn the scores until they are independent but for the noise.
@@ -97,62 +89,32 @@ def polish(
     noise : (k, k), covariance of the noise in the scores
     rotation : (k, k), where to start
     max_iter : int, passes over the scores
+    to_the_end : bool, whether to go on until steps are negligible, as nothing will follow
     n_threads : int, changes nothing but the time
     """
     weight = float(len(scores)) if weights is None else float(weights.sum())
-    converged, n_iter = False, 0
+    converged, nearly, n_iter = False, False, 0
     information = np.zeros(rotation.shape[1])
-    unmixing, evidence = rotation, float("nan")
     while n_iter < max_iter and not converged:
         sums = _sums(scores, weights, rotation, n_threads)
-        turned_noise = rotation.T @ noise @ rotation
-        turn, information = newton_turn(sums, turned_noise, weight)
+        turn, information = newton_turn(sums, rotation.T @ noise @ rotation, weight)
         n_iter += 1
         precision = np.sqrt(weight * (information[:, None] + information))
-        converged = bool((np.abs(turn) * precision).max(initial=0.0) < _NEGLIGIBLE)
+        rest = np.abs(turn) if to_the_end else turn**2
+        converged = bool((rest * precision).max(initial=0.0) < _NEGLIGIBLE)
         nearly = float(np.abs(turn).max(initial=0.0)) < _NEARLY
-        if nearly and (converged or n_iter == max_iter):
-            move = released_move(sums, turned_noise, weight)
-            evidence = misfit_p_value(sums, turned_noise, weight)
-            unmixing = rotation + rotation @ move
-            unmixing = unmixing / np.linalg.norm(unmixing, axis=0)
         with one_blas_thread():
             left, _, right = np.linalg.svd(rotation @ scipy.linalg.expm(turn))
         rotation = left @ right
-        if not nearly:
-            unmixing = rotation
-    return Polished(rotation, unmixing, information, evidence, n_iter, converged)
+    return Polished(rotation, information, n_iter, converged, nearly)
 
 
-@dataclass(frozen=True)
-class Freed:
-    """Where the polish without any knowledge of the noise has arrived.
-
-    Attributes
-    ----------
-    unmixing : (k, k), columns that turn the scores into sources of variance one, noise included
-    mixing : (d, k), what every sensor sees of each of these sources
-    noise_p_value : float, how often sources without noise are as correlated as these
-    information, n_iter, converged : as in `Polished`
-    """
-
-    unmixing: Any
-    mixing: Any
-    noise_p_value: float
-    information: Any
-    n_iter: int
-    converged: bool
-
-
-def polish_freely(
-    scores: Any, sensors: Any, weights: Any, *, max_iter: int, n_threads: int = 1
-) -> Freed:
+def polish_freely(scores: Any, weights: Any, *, max_iter: int, n_threads: int = 1) -> Polished:
     """Unmix scores that are nearly unmixed, under Gaussian noise of any covariance.
 
     Parameters
     ----------
     scores : (n, k), each nearly one source
-    sensors : (n, d)
     weights : (n,) or None
     max_iter : int, passes over the scores
     n_threads : int, changes nothing but the time
@@ -160,64 +122,25 @@ def polish_freely(
     weight = float(len(scores)) if weights is None else float(weights.sum())
     with one_blas_thread():
         scores = scores - np.average(scores, axis=0, weights=weights)
-        sensors = sensors - np.average(sensors, axis=0, weights=weights)
         weighted = scores if weights is None else scores * weights[:, None]
         covariance = weighted.T @ scores / weight
-        cross_covariance = weighted.T @ sensors / weight
     unmixing = np.diag(1 / np.sqrt(np.diag(covariance)))
-    converged, n_iter = False, 0
+    converged, nearly, n_iter = False, False, 0
     information = np.zeros(len(unmixing))
-    coefficients = np.zeros((len(unmixing), N_FUNCTIONS))
-    slopes = np.zeros((N_FUNCTIONS, len(unmixing)))
     while n_iter < max_iter and not converged:
-        sums = _sums(scores, weights, unmixing, n_threads)
-        move, information, coefficients = newton_move(sums)
-        slopes = sums.slopes
+        move, information = newton_move(_sums(scores, weights, unmixing, n_threads))
         n_iter += 1
         precision = np.sqrt(weight * information)[:, None]
-        converged = bool((np.abs(move) * precision).max(initial=0.0) < _NEGLIGIBLE)
-        if not converged:
-            moved = unmixing + unmixing @ move
-            unmixing = moved / np.sqrt(np.einsum("ij,ik,kj->j", moved, covariance, moved))
-    # E[g(y_j) x] over all rows: one more pass, block by block.
-    seen = np.zeros((sensors.shape[1], len(unmixing)))
-    with one_blas_thread():
-        for a in range(0, len(scores), _BLOCK):
-            values, _ = functions(scores[a : a + _BLOCK] @ unmixing)
-            combined = np.einsum("jm,mij->ij", coefficients, values)
-            if weights is not None:
-                combined *= weights[a : a + _BLOCK, None]
-            seen += sensors[a : a + _BLOCK].T @ combined
-        slope = np.einsum("jm,mj->j", coefficients, slopes)
-        mixing = seen / weight - (cross_covariance.T @ unmixing) * slope
-    mixing /= np.maximum(information, np.finfo(float).tiny)
-    evidence = noise_p_value(unmixing.T @ covariance @ unmixing, information, weight)
-    return Freed(unmixing, mixing, evidence, information, n_iter, converged)
+        longest = float(np.abs(move).max(initial=0.0))
+        converged = bool((move**2 * precision).max(initial=0.0) < _NEGLIGIBLE)
+        nearly = longest < _NEARLY
+        moved = unmixing + unmixing @ move
+        unmixing = moved / np.sqrt(np.einsum("ij,ik,kj->j", moved, covariance, moved))
+    return Polished(unmixing, information, n_iter, converged, nearly)
 
 
-def noise_p_value(correlation: Any, information: Any, weight: float) -> float:
-    """How often sources without noise are as correlated as these, unmixed under any noise.
-
-    The correlation of two has then the variance (1 / I_i + 1 / I_j - 1) / n: the error of each of
-    the two shares is that of its equation, 1 / (n I), and both have the sampling error of the
-    correlation itself in them.
-
-    Parameters
-    ----------
-    correlation : (k, k), of the sources that `polish_freely` gives
-    information : (k,), theirs
-    weight : float, samples n
-    """
-    first, second = np.triu_indices(len(information), 1)
-    if len(first) == 0:
-        return float("nan")
-    inverse = 1 / np.maximum(information, np.finfo(float).tiny)
-    variances = np.maximum(inverse[first] + inverse[second] - 1, 1.0) / weight
-    return float(chi2.sf((correlation[first, second] ** 2 / variances).sum(), len(first)))
-
-
-def newton_move(sums: _Sums) -> tuple[Any, Any, Any]:
-    """The next move (k, k), y_j += sum_i y_i E_ij; the information (k,); the combinations (k, M).
+def newton_move(sums: _Sums) -> tuple[Any, Any]:
+    """The next move (k, k), y_j += sum_i y_i E_ij, and the information (k,).
 
     Functions are taken less E[f'(y)] y, which is what the unknown noise leaves of them.
     """
@@ -237,13 +160,13 @@ def newton_move(sums: _Sums) -> tuple[Any, Any, Any]:
     move = -equations / np.maximum(information, np.finfo(float).tiny)[:, None]
     np.fill_diagonal(move, 0.0)
     longest = float(np.abs(move).max(initial=0.0))
-    return move * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information, coefficients
+    return move * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
 
 
 def _best_combination(spread: Any, tangents: Any, sums: _Sums) -> tuple[Any, Any]:
     """B^-1 t (k, M) and I = t'B^-1 t (k,) of every source."""
     squares = np.einsum("mmi->mi", sums.products)
-    spread = spread + _RIDGE * np.eye(N_FUNCTIONS)[:, :, None] * squares
+    spread = spread + RIDGE * np.eye(N_FUNCTIONS)[:, :, None] * squares
     coefficients = np.linalg.solve(spread.transpose(2, 0, 1), tangents.T[:, :, None])[:, :, 0]
     return coefficients, np.maximum(np.einsum("im,mi->i", coefficients, tangents), 0.0)
 
@@ -283,43 +206,6 @@ def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
     return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
 
 
-def released_move(sums: _Sums, noise: Any, weight: float) -> Any:
-    """The move (k, k), y_j += sum_i y_i E_ij, that solves all equations of each pair best.
-
-    With v = E[y^2] and J = I / v the share a of y_j in y_i and b of y_i in y_j solve
-    (J_i + 1) a + b = c - e_ij and a + (J_j + 1) b = c - e_ji, where c = E[y_i y_j] - N_ij and e
-    are the equations, whose errors are I_i v_j, I_j v_i and, of c, v_i v_j over n.
-    """
-    equations, information = _equations(sums, noise)
-    shares = information / sums.squares
-    excess = sums.second - noise
-    determinant = shares[:, None] + shares + np.outer(shares, shares)
-    found = shares * (excess - equations) + equations.T - equations
-    found /= np.maximum(determinant, np.finfo(float).tiny)
-    gaussian = np.ix_(*(2 * [weight * information < _FLAT]))
-    found[gaussian] = excess[gaussian] / 2
-    np.fill_diagonal(found, 0.0)
-    return -found.T
-
-
-def misfit_p_value(sums: _Sums, noise: Any, weight: float) -> float:
-    """How often independent sources under this noise solve the three equations of a pair as badly.
-
-    Whatever a and b are, e_ij / J_i + e_ji / J_j + c, in the terms of `released_move`, has mean
-    zero and variance v_j v_i^2 / I_i + v_i v_j^2 / I_j + v_i v_j over n.
-    """
-    equations, information = _equations(sums, noise)
-    first, second = np.triu_indices(len(information), 1)
-    if len(first) == 0:
-        return float("nan")
-    squares = sums.squares
-    inverse = squares / np.maximum(information, np.finfo(float).tiny)
-    scaled = equations * inverse[:, None]
-    rest = (scaled + scaled.T + sums.second - noise)[first, second]
-    widths = np.outer(squares, squares) * (inverse[:, None] + inverse + 1)
-    return float(chi2.sf((weight * rest**2 / widths[first, second]).sum(), len(first)))
-
-
 def _equations(sums: _Sums, noise: Any) -> tuple[Any, Any]:
     """E[g(y_i) y_j] - N_ij E[g'(y_i)] for all pairs (k, k), g without its linear part; I (k,)."""
     linear = np.einsum("mii->mi", sums.cross)
@@ -331,27 +217,6 @@ def _equations(sums: _Sums, noise: Any) -> tuple[Any, Any]:
     corrected = sums.cross - noise * sums.slopes[:, :, None]
     corrected -= (linear / sums.squares)[:, :, None] * (sums.second - noise)
     return np.einsum("im,mij->ij", coefficients, corrected), information
-
-
-def functions(scores: Any) -> tuple[Any, Any]:
-    """The functions f_m (M, n, k) of scores and their derivatives, (M, n, k)."""
-    values = np.empty((N_FUNCTIONS, *scores.shape))
-    slopes = np.empty_like(values)
-    squares = scores * scores
-    np.tanh(scores, out=values[0])
-    slopes[0] = 1 - values[0] ** 2
-    bell = np.exp(-squares / 2)
-    values[1] = scores * bell
-    slopes[1] = (1 - squares) * bell
-    # y^3 and y^2, straight lines from where a few large scores would rule their means.
-    inner = np.clip(scores, -_STRAIGHT, _STRAIGHT)
-    outer = scores - inner
-    squares = inner * inner
-    values[2] = squares * (inner + 3 * outer)
-    slopes[2] = 3 * squares
-    values[3] = inner * (inner + 2 * outer)
-    slopes[3] = 2 * inner
-    return values, slopes
 
 
 def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
@@ -368,22 +233,26 @@ def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
     def part(index: int, start: int, stop: int) -> None:
         for a in range(start, stop, _BLOCK):
             b = min(a + _BLOCK, stop)
-            turned = scores[a:b] @ rotation
+            # Rows along the last axis: sums over them are products of matrices.
+            turned = rotation.T @ scores[a:b].T
             values, derivatives = functions(turned)
-            shares = np.ones(b - a) if weights is None else weights[a:b]
-            weighted = values if weights is None else values * shares[:, None]
-            total[index] += shares.sum()
-            first[index] += shares @ turned
-            second[index] += (turned * shares[:, None]).T @ turned
-            means[index] += weighted.sum(axis=1)
-            slopes[index] += shares @ derivatives
-            for m in range(N_FUNCTIONS):
-                cross[index, m] += weighted[m].T @ turned
-                for other in range(m + 1):
-                    sums = np.einsum("ij,ij->j", weighted[m], values[other])
-                    products[index, m, other] += sums
-                    if other != m:
-                        products[index, other, m] += sums
+            weighted = values
+            if weights is None:
+                total[index] += b - a
+                first[index] += turned.sum(axis=1)
+                second[index] += turned @ turned.T
+                slopes[index] += derivatives.sum(axis=2)
+            else:
+                shares = weights[a:b]
+                weighted = values * shares
+                total[index] += shares.sum()
+                first[index] += turned @ shares
+                second[index] += (turned * shares) @ turned.T
+                slopes[index] += derivatives @ shares
+            means[index] += weighted.sum(axis=2)
+            cross[index] += weighted @ turned.T
+            own = weighted.transpose(1, 0, 2) @ values.transpose(1, 2, 0)
+            products[index] += own.transpose(1, 2, 0)
 
     with one_blas_thread():
         run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)

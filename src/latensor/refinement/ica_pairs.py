@@ -1,0 +1,319 @@
+"""The last steps of unmixing: what is left of one source in another, as exactly as can be known.
+
+For scores y_i = h_i + a h_j + e_i and y_j = h_j + b h_i + e_j of independent sources h, Gaussian
+noise e of covariance N, and phi the score function of a source with its noise, the likelihood sees
+a, b and N_ij through three means alone,
+
+    E[phi_i y_j] - N_ij s_i,   E[y_i phi_j] - N_ij s_j,   E[phi_i phi_j] - N_ij s_i s_j,
+
+s = E[phi'] (derivatives of its logarithm; Stein's identity for the noise). They are linear in a, b
+and what N_ij is off, and their covariance is known, for the sources are independent: least squares
+gives the move of maximum likelihood. For noise of unknown covariance all three are unknown, and
+the variance of a, 1 / (n J_i (v_j - 1 / J_j)) with J = E[phi^2] and v = E[y^2], is the least that
+any estimate has (docs/theory.md). Off-diagonal entries of N that are small for all pairs are held
+to be so: they are drawn to zero by what their own spread over the pairs says of their size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.stats import chi2
+
+from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.refinement.ica_scores import ScoreTables, counted, estimate_scores
+
+_BLOCK = 4096
+_PARTS = 16
+# No share of a source is moved by more than this at once.
+_LONGEST_MOVE = 0.3
+# Moves whose square is below this share of a standard error are exact enough.
+_SECOND_ORDER = 0.1
+# What two sources that may be Gaussian hold of each other, nobody knows: shares are drawn to zero
+# as by so many samples that show none.
+_FLAT = 20.0
+# Information in all samples, n (J - 1), that a Gaussian source shows by chance.
+_GAUSSIAN = 75.0
+_RIDGE = 1e-5
+# Squares beyond this would rule a correlation.
+_LARGE = 9.0
+# Correlations of the noise are taken for this many times as variable as the pairs show: some pairs
+# have more than others.
+_UNEVEN = 4.0
+
+
+@dataclass(frozen=True)
+class Settled:
+    """Sources told apart as exactly as the samples allow.
+
+    Attributes
+    ----------
+    unmixing : (k, k), columns: sources are scores @ unmixing
+    mixing : (d, k), what every sensor sees of each source; None without sensors
+    noise_p_value : float, how often noise of the covariance that was assumed (none, where nothing
+        was) leaves scores as correlated
+    energy_correlation : float, of the squares of two sources, less what Gaussian noise gives them,
+        root mean square over the pairs
+    dependence : float, samples that tell as much as one independent one, in the mean of all pairs
+    """
+
+    unmixing: Any
+    mixing: Any
+    noise_p_value: float
+    energy_correlation: float
+    dependence: float
+
+
+@dataclass(frozen=True)
+class Means:
+    """Expectations over scores y of variance one and their score functions phi.
+
+    crossed, both, second : (k, k), of phi_i y_j, phi_i phi_j and y_i y_j; energy : (k, k), the
+    correlations of y^2 but for the noise; slopes, bend, second_bend : (k,), of phi' and its two
+    derivatives.
+    """
+
+    crossed: Any
+    both: Any
+    second: Any
+    energy: Any
+    slopes: Any
+    bend: Any
+    second_bend: Any
+
+
+def settle(
+    scores: Any,
+    weights: Any,
+    noise: Any,
+    unmixing: Any,
+    *,
+    sensors: Any = None,
+    dependence: Any = None,
+    max_iter: int = 4,
+    n_threads: int = 1,
+) -> Settled:
+    """Take out of every source what is left of the others in it.
+
+    Parameters
+    ----------
+    scores : (n, k)
+    weights : (n,) or None
+    noise : (k, k), covariance of the noise in the scores; None where it is unknown
+    unmixing : (k, k), columns that nearly unmix the scores; their variance or length does not count
+    sensors : (n, d), to see the mixing in, or None
+    dependence : (k, k), samples that tell as much as one independent one, of every pair; None: 1
+    max_iter : int, moves
+    n_threads : int, changes nothing but the time
+    """
+    weight = float(len(scores)) if weights is None else float(weights.sum())
+    with one_blas_thread():
+        mean = np.average(scores, axis=0, weights=weights)
+        weighted = scores if weights is None else scores * weights[:, None]
+        covariance = weighted.T @ scores / weight - np.outer(mean, mean)
+    if dependence is None:
+        dependence = np.ones(covariance.shape)
+    evidence, energy = float("nan"), float("nan")
+    tables: ScoreTables | None = None
+    for _ in range(max(max_iter, 1)):
+        unmixing = _scaled(unmixing, covariance)
+        counts = _counts(scores, weights, mean, unmixing, n_threads)
+        tables = estimate_scores(counts, np.diag(dependence))
+        found = _means(scores, weights, mean, unmixing, tables, covariance, n_threads)
+        known = None if noise is None else unmixing.T @ noise @ unmixing
+        move, evidence = pair_moves(found, known, weight / dependence)
+        pairs = found.energy[np.triu_indices(len(move), 1)]
+        energy = float(np.sqrt((pairs**2).mean())) if len(pairs) else float("nan")
+        longest = float(np.abs(move).max(initial=0.0))
+        unmixing = unmixing - unmixing @ move.T * min(1.0, _LONGEST_MOVE / max(longest, 1e-300))
+        precision = float(np.sqrt(weight * found.slopes.max()))
+        if longest**2 * precision < _SECOND_ORDER:
+            break
+    unmixing = _scaled(unmixing, covariance)
+    mixing = None
+    if sensors is not None and tables is not None:
+        mixing = _mixing(scores, sensors, weights, mean, unmixing, tables)
+    return Settled(unmixing, mixing, evidence, energy, float(dependence.mean()))
+
+
+def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
+    """What every source holds of each other (k, k), and the p-value of the noise.
+
+    Parameters
+    ----------
+    found : Means
+    noise : (k, k), of the scores, or None
+    weight : (k, k), independent samples n of every pair
+    """
+    size = len(found.slopes)
+    first, second = np.triu_indices(size, 1)
+    moves = np.zeros((size, size))
+    if len(first) == 0:
+        return moves, float("nan")
+    left = found.second if noise is None else noise
+    drowned = np.zeros(size) if noise is None else np.diag(noise)
+    s, m, q = found.slopes, np.diag(found.crossed), np.diag(found.both)
+    crossed = found.crossed - left * s[:, None]
+    # The series of Gaussian noise in both scores: N^r / r! E[phi_i^(r)] E[phi_j^(r)].
+    both = found.both - left * np.outer(s, s)
+    both = both - left**2 / 2 * np.outer(found.bend, found.bend)
+    both = both - left**3 / 6 * np.outer(found.second_bend, found.second_bend)
+    if noise is None:
+        crossed = crossed + left * s[:, None]
+        both = both + left * np.outer(s, s)
+    values = np.stack([crossed[first, second], crossed[second, first], both[first, second]], 1)
+
+    heard = m - drowned * s
+    signal = 1 - drowned
+    i, j = first, second
+    samples = weight[first, second]
+    one = np.ones(len(i))
+    design = np.array(
+        [
+            [s[i] * signal[j], heard[i], s[i]],
+            [heard[j], s[j] * signal[i], s[j]],
+            [s[i] * heard[j], heard[i] * s[j], s[i] * s[j]],
+        ]
+    ).transpose(2, 0, 1)
+    spread = np.array(
+        [
+            [q[i], m[i] * m[j], q[i] * m[j]],
+            [m[i] * m[j], q[j], m[i] * q[j]],
+            [q[i] * m[j], m[i] * q[j], q[i] * q[j]],
+        ]
+    ).transpose(2, 0, 1)
+    scale = 1 / np.sqrt(
+        np.stack([q[i], q[j], q[i] * q[j]], 1) + np.finfo(float).tiny * one[:, None]
+    )
+    design, values = design * scale[:, :, None], values * scale
+    spread = spread * scale[:, :, None] * scale[:, None, :] + _RIDGE * np.eye(3)
+    weighted = np.linalg.solve(spread, design)
+    normal = design.transpose(0, 2, 1) @ weighted
+    right = np.einsum("pef,pe->pf", weighted, values)
+
+    def solved(precision: float) -> tuple[Any, Any]:
+        prior = np.array([_FLAT, _FLAT, precision]) / samples[:, None]
+        inverse = np.linalg.inv(normal + prior[:, :, None] * np.eye(3))
+        return np.einsum("pef,pf->pe", inverse, right), inverse
+
+    free, inverse = solved(0.0)
+    variances = np.maximum(inverse[:, 2, 2], np.finfo(float).tiny) / samples
+    evidence = float(chi2.sf((free[:, 2] ** 2 / variances).sum(), len(first)))
+    size_of_noise = 0.0
+    if noise is None:
+        trust = (variances.min() / variances) ** 2
+        size_of_noise = float((trust * (free[:, 2] ** 2 - variances)).sum() / trust.sum())
+    if size_of_noise > 0:
+        shares = solved(1 / (_UNEVEN * size_of_noise))[0]
+    else:
+        prior = (_FLAT / samples)[:, None, None] * np.eye(2)
+        shares = np.linalg.solve(normal[:, :2, :2] + prior, right[:, :2, None])[:, :, 0]
+    # Two sources that may be Gaussian are made white, and not turned into each other.
+    gaussian = np.maximum(s[i], s[j]) - 1 < _GAUSSIAN / samples
+    shares[gaussian, :2] = 0.0
+    if noise is not None:
+        shares[gaussian, :2] = (found.second - noise)[i, j][gaussian, None] / 2
+    moves[first, second], moves[second, first] = shares[:, 0], shares[:, 1]
+    return moves, evidence
+
+
+def _scaled(unmixing: Any, covariance: Any) -> Any:
+    """Columns for scores of variance one."""
+    return unmixing / np.sqrt(np.einsum("ij,ik,kj->j", unmixing, covariance, unmixing))
+
+
+def _ranges(n_rows: int) -> list[tuple[int, int, int]]:
+    size = max(1, -(-n_rows // (_PARTS * _BLOCK))) * _BLOCK
+    return [(i, a, min(a + size, n_rows)) for i, a in enumerate(range(0, n_rows, size))]
+
+
+def _counts(scores: Any, weights: Any, mean: Any, unmixing: Any, n_threads: int) -> Any:
+    ranges = _ranges(len(scores))
+    parts: list[Any] = [0.0] * len(ranges)
+
+    def part(index: int, start: int, stop: int) -> None:
+        for a in range(start, stop, _BLOCK):
+            rows = slice(a, min(a + _BLOCK, stop))
+            shares = None if weights is None else weights[rows]
+            parts[index] = parts[index] + counted((scores[rows] - mean) @ unmixing, shares)
+
+    with one_blas_thread():
+        run_tasks(part, ranges, n_threads)
+    return np.sum(parts, axis=0)
+
+
+def _means(
+    scores: Any,
+    weights: Any,
+    mean: Any,
+    unmixing: Any,
+    tables: ScoreTables,
+    covariance: Any,
+    n_threads: int,
+) -> Means:
+    ranges, width = _ranges(len(scores)), unmixing.shape[1]
+    crossed, both, energy = np.zeros((3, len(ranges), width, width))
+    slopes, offsets, power = np.zeros((3, len(ranges), width))
+
+    def part(index: int, start: int, stop: int) -> None:
+        for a in range(start, stop, _BLOCK):
+            rows = slice(a, min(a + _BLOCK, stop))
+            turned = (scores[rows] - mean) @ unmixing
+            values, derivatives = tables(turned)
+            shares = np.ones(len(turned)) if weights is None else weights[rows]
+            weighted = values if weights is None else values * shares[:, None]
+            slopes[index] += shares @ derivatives
+            offsets[index] += shares @ values
+            crossed[index] += weighted.T @ turned
+            both[index] += weighted.T @ values
+            squares = np.minimum(turned * turned, _LARGE)
+            power[index] += shares @ squares
+            energy[index] += (squares * shares[:, None]).T @ squares
+
+    with one_blas_thread():
+        run_tasks(part, ranges, n_threads)
+    weight = float(len(scores)) if weights is None else float(weights.sum())
+    offset, level = offsets.sum(axis=0) / weight, power.sum(axis=0) / weight
+    together = energy.sum(axis=0) / weight - np.outer(level, level)
+    size = np.sqrt(np.maximum(np.diag(together), np.finfo(float).tiny))
+    second = unmixing.T @ covariance @ unmixing
+    # Gaussian noise that two sources share gives their squares a covariance of 2 N_ij^2.
+    together = together - 2 * second**2
+    return Means(
+        crossed.sum(axis=0) / weight,
+        both.sum(axis=0) / weight - np.outer(offset, offset),
+        second,
+        together / np.outer(size, size),
+        slopes.sum(axis=0) / weight,
+        tables.bend,
+        tables.second_bend,
+    )
+
+
+def _mixing(
+    scores: Any, sensors: Any, weights: Any, mean: Any, unmixing: Any, tables: ScoreTables
+) -> Any:
+    """The columns (d, k) of the mixing matrix: E[(y_j - phi_j / s_j) x], which no noise enters.
+
+    In units in which its source has variance one, that is divided by v_j - E[phi_j y_j] / s_j.
+    """
+    seen = np.zeros((sensors.shape[1], unmixing.shape[1]))
+    slopes, linear, total = np.zeros(unmixing.shape[1]), np.zeros(unmixing.shape[1]), 0.0
+    tangent = np.zeros_like(seen)
+    center = np.average(sensors, axis=0, weights=weights)
+    with one_blas_thread():
+        for a in range(0, len(scores), _BLOCK):
+            turned = (scores[a : a + _BLOCK] - mean) @ unmixing
+            values, derivatives = tables(turned)
+            shares = np.ones(len(turned)) if weights is None else weights[a : a + _BLOCK]
+            rows = (sensors[a : a + _BLOCK] - center) * shares[:, None]
+            total += float(shares.sum())
+            slopes += shares @ derivatives
+            linear += shares @ (values * turned)
+            seen += rows.T @ turned
+            tangent += rows.T @ values
+    slopes, linear = slopes / total, linear / total
+    scale = 1 - linear / slopes
+    return (seen - tangent / slopes) / total / np.where(np.abs(scale) > 1e-12, scale, 1e-12)
