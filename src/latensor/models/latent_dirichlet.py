@@ -54,7 +54,8 @@ class LatentDirichletAllocation(TopicModel):
     alpha_ : (n_components_,), the Dirichlet parameters, learned from the moments
     mixture_prior_ : (n_components_,), the multiple of alpha_ that `transform` and `perplexity` use
     n_components_, n_features_in_, n_documents_, n_empty_documents_, n_iter_ : int
-    history_ : held-out perplexity along the polish, the first of the moments alone
+    history_ : held-out perplexity along the polish, the first of the moments alone; empty where
+        the corpus is so small that nothing is held out
     status_ : str, why the polish stopped
     spectrum_ : leading eigenvalues of the second moment
     certificate_ : TopicCertificate, computed when first asked for
