@@ -410,3 +410,11 @@ def test_bad_input_after_fitting_is_told():
         model.merge(ICA(2))
     with pytest.raises(InvalidInputError, match="all 100 directions"):
         ICA().partial_fit(np.ones((3, 100)))
+
+
+def test_sources_that_run_into_each_other_are_given_up():
+    # With this seed all ten sources of the unmixing without knowledge of the noise become one.
+    made = make_ica(50_000, 10, 10, sources=("laplace", "uniform"), noise=0.3, random_state=3011)
+    model = ICA(10, random_state=3011).fit(made.samples)
+    assert np.linalg.matrix_rank(model.components_) == 10
+    assert np.isfinite(model.mixing_).all()

@@ -37,6 +37,9 @@ _NOISE_SHOWS = 1e-3
 _ENOUGH_ROWS = 0.25
 # A mixing that the sensors show through Gaussian sources may be anything.
 _NEARLY_INVERSE = 0.5
+# Sources whose unmixing is nearer to singular than this have run into each other (otherwise the
+# smallest singular value was above 0.3 on all noisy sets tried).
+_RUN_TOGETHER = 0.05
 
 
 class PolishedUnmixing(UnmixingAnswers):
@@ -63,7 +66,7 @@ class PolishedUnmixing(UnmixingAnswers):
             heard = settled.noise_p_value < _NOISE_SHOWS or self._n_directions() > count
             if not self._together(settled, weight) and (heard or not polished.converged):
                 shown = polished.information * weight
-                if shown.min() >= _ENOUGH_INFORMATION:
+                if freed is not None and shown.min() >= _ENOUGH_INFORMATION:
                     self._adopt(freed, shown / settled.dependence / 2, polished.n_iter, settled)
                 return
             found = self._silent()
@@ -97,7 +100,8 @@ class PolishedUnmixing(UnmixingAnswers):
             start = fitted(moment, found.whitening.T, found.mixing, found.core, share)
             freed, polished, settled = self._freed(start, centered, weights)
             shown = polished.information * weight
-            if polished.converged and shown.min() >= _SOME_INFORMATION:
+            usable = polished.converged and shown.min() >= _SOME_INFORMATION
+            if freed is not None and usable:
                 shown = shown / settled.dependence / 2
                 self._adopt(freed, shown, turned.n_iter + polished.n_iter, settled)
                 return
@@ -132,8 +136,8 @@ class PolishedUnmixing(UnmixingAnswers):
 
     def _freed(
         self, found: Unmixing, centered: Any, weights: Any
-    ) -> tuple[Unmixing, Polished, Settled]:
-        """Polished without any knowledge of the noise."""
+    ) -> tuple[Unmixing | None, Polished, Settled]:
+        """Polished without any knowledge of the noise; None where sources ran into each other."""
         passes = _MOST_PASSES if isinstance(self.refine, str) else int(self.refine)
         threads = self._n_threads()
         with one_blas_thread():
@@ -152,6 +156,10 @@ class PolishedUnmixing(UnmixingAnswers):
             n_threads=threads,
         )
         with one_blas_thread():
+            columns = settled.unmixing / np.linalg.norm(settled.unmixing, axis=0)
+            apart = np.linalg.svd(columns, compute_uv=False)[-1] >= _RUN_TOGETHER
+            if not apart:
+                return None, polished, settled
             unmixing = settled.unmixing.T @ found.unmixing
             product = unmixing @ settled.mixing
             if np.abs(product - np.eye(len(product))).max() < _NEARLY_INVERSE:
