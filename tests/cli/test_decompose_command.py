@@ -89,6 +89,17 @@ def test_the_rank_is_chosen_and_explained(run, file, tmp_path):
     assert told["rank_selection"]["rank"] == 2
 
 
+def test_the_rank_is_chosen_from_what_was_observed(run, tensor, tmp_path):
+    seen = np.random.default_rng(0).random(tensor.shape) < 0.8
+    np.savez(tmp_path / "gaps.npz", tensor=tensor, seen=seen)
+    arguments = ("--array", "tensor", "--mask", "seen", "--rank", "auto")
+    result = run(tmp_path / "gaps.npz", *arguments, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    assert "Proposed rank: 2" in result.output
+    assert "held out" in result.output
+    assert summary(tmp_path / "out")["rank_selection"]["rank"] == 2
+
+
 def test_noise_has_no_rank(run, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((3, 4, 5)))
     result = run(tmp_path / "zero.npy")
@@ -355,7 +366,6 @@ def damaged(folder):
     ("good.npy --tucker=-", "keeps every mode whole"),
     ("good.npy --tucker 1.5", "in (0, 1)"),
     ("good.npy --tucker 2 --mask good.npy", "use --rank K"),
-    ("good.npy --mask good.npy", "give --rank K"),
     ("good.npy --rank 1 --mask none.npy", "--mask=none.npy is not a file"),
     ("good.npy --rank 1 --mask nan.npy", "has shape (2, 3, 4), but the tensor has shape (4, 5, 6)"),
     ("good.npy --rank 1 --mask hidden.npy", "hides all of slice 2 of mode 0"),

@@ -9,6 +9,7 @@ from latensor.decomposition import decompose
 from latensor.decomposition.alternating import Sweeps, balanced
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.compression import compress_dense, compress_to_signal
+from latensor.decomposition.contests import Contests
 from latensor.decomposition.core_fit import CoreFit
 from latensor.decomposition.iteration import Monitor
 from latensor.decomposition.problem import DenseProblem
@@ -159,7 +160,7 @@ def test_contests_never_raise_the_loss(seed):
     monitor = Monitor(float(np.sum(tensor**2)))
     fit = CoreFit(tensor, 4, rng, monitor, lambda point: None, None, 1e-7)
     point = fit.run()
-    better = fit.improved(point)
+    better = Contests(fit).improved(point)
     assert better.loss <= point.loss
     assert better.factors[0].shape == (4, 16)
     other = fit.polish(fit.sweeps.start(random_start(tensor.shape, 4, rng)))

@@ -177,10 +177,14 @@ def _fit_components(run: Run, rank: int | str | None, meter: Meter) -> None:
     source = run.source
     tensor = source.tensor
     if rank is None or isinstance(rank, str):
-        if source.mask is not None:
-            raise Refusal("a rank cannot be chosen where entries are missing: give --rank K")
         meter.step("choosing the rank")
-        run.selection = lt.select_rank(tensor, random_state=run.seed)
+
+        def tried(row: Any) -> None:
+            meter.step(f"choosing the rank, {row.rank} tried")
+
+        run.selection = lt.select_rank(
+            tensor, mask=source.mask, random_state=run.seed, callback=tried
+        )
         count = max(int(run.selection.rank), 1)
         if run.selection.rank == 0:
             run.notes.append("One component was fitted all the same; take it for noise.")

@@ -23,7 +23,7 @@ from latensor.decomposition.problem import DenseProblem, squared_norm
 from latensor.decomposition.reduction import cheapest_reduction, component_costs
 from latensor.decomposition.result import Status
 from latensor.decomposition.start_search import NoiseFloor, StartSearch
-from latensor.decomposition.starts import leading_part, leading_rank_one, random_start
+from latensor.decomposition.starts import leading_part, leading_rank_one
 from latensor.tensors.cp import CPTensor
 
 _MARGIN = 3
@@ -31,7 +31,7 @@ _PLAIN_SWEEPS = 3
 _SWEEPS_BEFORE_NEWTON = 100
 _NEWTON_STEPS = 25
 # Above this rank one Levenberg-Marquardt step costs more than the sweeps that it saves.
-_LARGEST_NEWTON = 200
+LARGEST_NEWTON = 200
 # Relative loss above which an overcomplete fit is still on its way, and sweeps that it may take.
 _PLATEAU = 0.04
 _OVERCOMPLETE_SWEEPS = 200
@@ -52,14 +52,6 @@ _ABOVE_NOISE = 3.0
 # Shares of the components that are taken out together where swaps of one do not help.
 _REPLANTED_SHARES = (0.1, 0.3, 0.2, 0.4, 0.3, 0.5)
 _REGROWTH_SWEEPS = 5
-# Rounds of contests between optima on small cores, and the share of the loss below
-# which two in a row are the last.
-_CONTEST_ROUNDS = 5
-_SMALL_CONTEST = 1 << 20
-_WORTH_A_ROUND = 1e-5
-# So many ways that end at the same loss to this share have found what there is to find.
-_AGREEMENTS = 3
-_SAME_OPTIMUM = 1e-5
 
 
 @dataclass
@@ -127,82 +119,20 @@ class CoreFit:
         if certified or self.monitor.ended is not None or self._explained(point):
             return point
         if not self.compressed and self.floor is None:
-            return self._replanted_pairs(point) if 1 < self.rank <= _LARGEST_NEWTON else point
+            return self._replanted_pairs(point) if 1 < self.rank <= LARGEST_NEWTON else point
         level = self.floor.level(self.core.shape, self.rank) if self.floor else 0.0
         return self._replanted(point, level) if self.floor and self.floor.sharp else point
 
-    def improved(self, point: Point) -> Point:
-        """The best of a finished fit and of others, where noise is no excuse for what is left.
-
-        Data that are not a few components and noise have many optima of nearly the same loss.
-        The starts that the search had spared are tried, then fits with some components of the
-        best one grown anew, and with some more than the rank, reduced again.
-        """
-        level = self.floor.level(self.core.shape, self.rank) if self.floor else self.smallest
-        if not self.compressed or point.loss <= max(level, self.smallest):
-            return point
-        best = point
-        if self.monitor.ended is None:
-            best = min(best, self._from_spared_starts(best), key=lambda p: p.loss)
-        small = self.core.size * self.rank <= _SMALL_CONTEST
-        idle = agreements = 0
-        for _ in range(_CONTEST_ROUNDS if small else 1):
-            before = best
-            for contest, share in self._contests():
-                if self.monitor.ended is None and agreements < _AGREEMENTS:
-                    trial = contest(best, max(int(share * self.rank), 1))
-                    agreements += abs(trial.loss - best.loss) <= _SAME_OPTIMUM * best.loss
-                    best = min(best, trial, key=lambda p: p.loss)
-            idle = idle + 1 if best.loss > before.loss * (1 - _WORTH_A_ROUND) else 0
-            if idle == 2 or agreements >= _AGREEMENTS:
-                break
-        if best is not point:
-            self.monitor.record(best.loss, lambda: self.assemble(best))
-        return best
-
-    def _contests(self) -> tuple[tuple[Callable[[Point, int], Point], float], ...]:
-        """Ways to another optimum, with the share of the components that each concerns."""
-        if not 1 < self.rank <= _LARGEST_NEWTON or self.core.dtype.kind == "c":
-            return ()
-        return (
-            (self._replant, 0.4),
-            (self._from_random, 1.0),
-            (self._replant, 0.2),
-            (self._overgrown, 0.2),
-        )
-
-    def _from_random(self, point: Point, count: int) -> Point:
-        """A fit from random factors of `count` components, for those of a point."""
-        start = random_start(self.core.shape, count, self.rng, self.core.dtype)
-        return self._silent().polish(self.sweeps.start(start))
-
-    def _from_spared_starts(self, point: Point) -> Point:
+    def from_spared_start(self) -> Point | None:
+        """A fit, silent, from the best start that the search spared; None where it spared none."""
         search, bases = self._started
-        other, _ = search.run(patient=True)
-        if other is None:
-            return point
-        silent = self._silent()
-        rival = silent.polish(silent._widened(other, bases))
-        return silent.reseeded(rival) if rival.loss < point.loss else point
+        start, _ = search.run(patient=True)
+        silent = self.silent()
+        return None if start is None else silent.polish(silent._widened(start, bases))
 
-    def _silent(self) -> CoreFit:
+    def silent(self) -> CoreFit:
         """The same fit for trials that nobody is told of."""
         return replace(self, monitor=replace(self.monitor, callback=None, history=[]))
-
-    def _overgrown(self, point: Point, count: int) -> Point:
-        """A fit that had `count` components too many and was reduced to the rank."""
-        trial = point
-        for _ in range(count):
-            residual = self.problem.residual(trial.factors)
-            trial = self._grown(trial, *leading_rank_one(residual, self.rng))
-            for _ in range(_GROWN_SWEEPS):
-                trial = self.sweeps.extrapolated(trial)
-        for _ in range(count):
-            reduction = cheapest_reduction(trial, self.rng, self.smallest)
-            trial = self.sweeps.start(reduction.apply(trial.factors))
-            for _ in range(_GROWN_SWEEPS):
-                trial = self.sweeps.extrapolated(trial)
-        return self._silent().polish(trial)
 
     def _replanted(self, point: Point, level: float) -> Point:
         """Take out weak components and grow others while noise does not explain the residual.
@@ -215,7 +145,7 @@ class CoreFit:
         for share in _REPLANTED_SHARES:
             if best.loss <= level or self.monitor.ended is not None:
                 break
-            trial = self._replant(best, int(share * self.rank))
+            trial = self.replant(best, int(share * self.rank))
             best = min(best, trial, key=lambda p: p.loss)
         if best is not point:
             self.monitor.record(best.loss, lambda: self.assemble(best))
@@ -235,14 +165,14 @@ class CoreFit:
             _, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
             if gain <= enough:
                 break
-            trial = self._replant(point, 2)
+            trial = self.replant(point, 2)
             if trial.loss >= point.loss * (1 - _WORTH_A_SWAP):
                 break
             point = trial
             self.monitor.record(point.loss, lambda p=point: self.assemble(p))  # type: ignore[misc]
         return point
 
-    def _replant(self, point: Point, count: int) -> Point:
+    def replant(self, point: Point, count: int) -> Point:
         """A fit with the `count` components that are cheapest to miss grown anew."""
         count = min(max(count, 2), self.rank - 1)
         weakest = np.argsort(component_costs(point))[:count]
@@ -251,8 +181,8 @@ class CoreFit:
             for _ in range(_REGROWTH_SWEEPS):
                 trial = self.sweeps.extrapolated(trial)
             residual = self.problem.residual(trial.factors)
-            trial = self._grown(trial, *leading_rank_one(residual, self.rng))
-        return self._silent().polish(trial)
+            trial = self.grown(trial, *leading_rank_one(residual, self.rng))
+        return self.silent().polish(trial)
 
     # Starts
 
@@ -303,7 +233,7 @@ class CoreFit:
         crawling = status is Status.MAX_ITER and self.monitor.ended is None
         if not crawling:
             return point
-        if self.rank > _LARGEST_NEWTON or self.core.dtype.kind == "c":
+        if self.rank > LARGEST_NEWTON or self.core.dtype.kind == "c":
             return self._swept(point, self.tol, _OVERCOMPLETE_SWEEPS, patience=3)[0]
         newton = NewtonSteps(self.problem)
         rule = StoppingRule(self.tol, _NEWTON_STEPS, 2, self.smallest)
@@ -360,7 +290,7 @@ class CoreFit:
                 rows, gain = leading_rank_one(self.problem.residual(trial.factors), self.rng)
                 if gain <= _ABOVE_NOISE * unit:
                     break
-                trial, added = self._settled_quietly(self._grown(trial, rows, gain)), True
+                trial, added = self._settled_quietly(self.grown(trial, rows, gain)), True
             if not added:
                 break
             protected: int | None = trial.factors[0].shape[0] - 1
@@ -396,7 +326,7 @@ class CoreFit:
             rows, gain = leading_rank_one(self.problem.residual(point.factors), self.rng)
             if gain <= enough:
                 break
-            grown = self._grown(point, rows, gain)
+            grown = self.grown(point, rows, gain)
             for _ in range(_GROWN_SWEEPS):
                 grown = self.sweeps.extrapolated(grown)
             least = int(np.argmin(component_costs(grown)))
@@ -410,7 +340,7 @@ class CoreFit:
             point = self.settled(trial)
         return point
 
-    def _grown(self, point: Point, rows: Sequence[Array], gain: float) -> Point:
+    def grown(self, point: Point, rows: Sequence[Array], gain: float) -> Point:
         """A point with one more component, given by unit rows and its energy."""
         scale = gain ** (0.5 / len(rows))
         pairs = zip(point.factors, rows, strict=True)

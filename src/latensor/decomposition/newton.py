@@ -20,6 +20,7 @@ from latensor.decomposition.problem import Problem, Products
 
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
+_MOST_DAMPING = 1e12
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class NewtonSteps:
                 return replace(trial, damping=max(damping, 1e-15 * system.scale))
             damping *= growth
             growth *= 2.0
+        # Bounded, so that further steps from a point that has converged stay finite.
+        damping, growth = min(damping, _MOST_DAMPING * system.scale), min(growth, _MOST_DAMPING)
         return replace(point, damping=damping, growth=growth)
 
 

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from latensor.decomposition.iteration import Callback, Progress
+from latensor.decomposition.iteration import Progress
 
 
 @contextmanager
-def watched(callback: Callback | None, progress: bool, console: Any = None) -> Iterator[Any]:
+def watched(
+    callback: Callable[[Any], Any] | None,
+    progress: bool,
+    console: Any = None,
+    describe: Callable[[Any], str] | None = None,
+) -> Iterator[Any]:
     """The caller's callback, with a line on standard error beside it where `progress` is asked.
 
     The line shows iteration, residual and time, disappears at the end, and is not written where
@@ -21,6 +26,7 @@ def watched(callback: Callback | None, progress: bool, console: Any = None) -> I
     callback : of the caller, or None
     progress : bool
     console : rich Console to write to; None for standard error
+    describe : what the line says of a state; None for iteration and residual
     """
     if not progress:
         yield callback
@@ -34,9 +40,12 @@ def watched(callback: Callback | None, progress: bool, console: Any = None) -> I
     with Line(*columns, console=console, transient=True, disable=not console.is_terminal) as line:
         task = line.add_task("decomposing", total=None)
 
-        def show(state: Progress) -> Any:
-            text = f"iteration {state.iteration}, relative residual {state.residual:.6g}"
-            line.update(task, description=text)
+        def show(state: Any) -> Any:
+            line.update(task, description=(describe or _described)(state))
             return callback(state) if callback is not None else None
 
         yield show
+
+
+def _described(state: Progress) -> str:
+    return f"iteration {state.iteration}, relative residual {state.residual:.6g}"

@@ -16,6 +16,7 @@ from latensor.decomposition.compression import (
     compress_to_signal,
     compressed_shape,
 )
+from latensor.decomposition.contests import Contests
 from latensor.decomposition.core_fit import CoreFit
 from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.least_squares import compress, random_factors
@@ -125,7 +126,7 @@ class StagedFit:
         with one_blas_thread():
             if fitted.fit.tol > self.tol:
                 return replace(fitted.fit, tol=self.tol).polish(fitted.point)
-            return fitted.fit.improved(fitted.point)
+            return Contests(fitted.fit).improved(fitted.point)
 
     def _expanded(self, compression: Compression, core_point: Point) -> tuple[Point, Status]:
         """The fit of a core as one of the tensor, finished there where that can help."""
@@ -227,7 +228,7 @@ class StagedFit:
         )
         point = fit.run()
         if self.thorough and self.monitor.ended is None and not self.monitor.reached(point.loss):
-            point = fit.improved(point)
+            point = Contests(fit).improved(point)
         if self.monitor.reached(point.loss):
             return point, self.monitor.ended or Status.TARGET_REACHED
         return point, self.monitor.ended or Status.CONVERGED

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import RandomState, check_positive_int, generator, to_host
+from latensor.decomposition.progress import watched
 from latensor.decomposition.setup import UnscaledTensorError, as_tensor
 from latensor.diagnostics.rank_evidence import Examination, RankEvidence
+from latensor.diagnostics.rank_held_out import HeldOutExamination, explained
 from latensor.diagnostics.statements import plain
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -31,6 +33,7 @@ _REPLICATES = 0.8
 _COLUMNS = (
     ("rank", "rank", "{:d}"),
     ("residual", "residual", "{:.4g}"),
+    ("held_out", "held out", "{:.4g}"),
     ("signal", "signal", "{:.3g}"),
     ("noise", "noise", "{:.4g}"),
     ("structure", "structure", "{:.2f}"),
@@ -40,6 +43,14 @@ _COLUMNS = (
     ("component_error", "worst error", "{:.2g}"),
     ("spectrum_gap", "spectrum gap", "{:.3g}"),
 )
+
+
+_MASKED_COLUMNS = frozenset({"rank", "residual", "held_out", "noise", "condition"})
+# Which columns are shown, without and with a mask.
+_SHOWN = (frozenset(name for name, _, _ in _COLUMNS) - {"held_out"}, _MASKED_COLUMNS)
+
+# Called with every row of evidence; may return True to stop.
+Watcher = Callable[[RankEvidence], Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +65,8 @@ class RankSelection:
     structured : bool, whether what the best fit leaves over is more than white noise, so that the
         proposal rests on what replicates in halves of the data
     shape : of the tensor
-    spectra : per mode the leading singular values of the unfolding of the compressed tensor
+    spectra : per mode the leading singular values of the unfolding of the compressed tensor;
+        none where entries are missing
     """
 
     rank: int
@@ -75,11 +87,13 @@ class RankSelection:
         return f"RankSelection(rank {self.rank}, {tried})"
 
     def __str__(self) -> str:
-        table = [[title for _, title, _ in _COLUMNS]]
+        masked = any(row.held_out is not None for row in self.evidence)
+        columns = [column for column in _COLUMNS if column[0] in _SHOWN[masked]]
+        table = [[title for _, title, _ in columns]]
         for row in self.evidence:
-            cells = [_cell(getattr(row, name), form) for name, _, form in _COLUMNS]
+            cells = [_cell(getattr(row, name), form) for name, _, form in columns]
             table.append(cells)
-        widths = [max(len(line[i]) for line in table) for i in range(len(_COLUMNS))]
+        widths = [max(len(line[i]) for line in table) for i in range(len(columns))]
         lines = []
         for number, cells in enumerate(table):
             chosen = number > 0 and self.evidence[number - 1].rank == self.rank
@@ -101,8 +115,11 @@ def select_rank(
     tensor: object,
     max_rank: int | None = None,
     *,
+    mask: object = None,
     n_splits: int = 2,
     random_state: RandomState = None,
+    callback: Watcher | None = None,
+    progress: bool = False,
 ) -> RankSelection:
     """How many components a tensor supports, and what speaks for it.
 
@@ -112,17 +129,23 @@ def select_rank(
     for which no larger one explains more than that, if what it leaves over is white noise. Where
     structure or outliers are left instead (smooth backgrounds, scatter, a model that does not
     hold), more components would always seem to help; the proposal is then the largest rank whose
-    components come out the same from two random halves of the data.
+    components come out the same from two random halves of the data. Where entries are missing, a
+    tenth of the observed ones is held back in every split, and the smallest rank is proposed that
+    predicts these as well as any larger one, to two standard errors.
 
     Parameters
     ----------
     tensor : array of any library, or sparse, factored or implicit tensor, of order 2 or more
     max_rank : int, the largest rank to try. None stops when three ranks in a row explain no more
-        than noise (in tensors of more than 5000 entries), at 15 at the latest, or where half the
-        entries would be spent on parameters
-    n_splits : int, times the tensor is halved; 0 leaves replicability out, which saves most
-        of the time
+        than noise (in tensors of more than 5000 entries, and with a mask), at 15 at the latest, or
+        where half the entries would be spent on parameters
+    mask : array or SparseTensor of the same shape, True (or stored) where an entry was observed;
+        None for all
+    n_splits : int, times the tensor is halved (with a mask, times entries are held back); 0 leaves
+        replicability out, which saves most of the time
     random_state : int, generator or None
+    callback : called with the `RankEvidence` of every rank; may return True to stop there
+    progress : bool, whether to show a line on a terminal while ranks are tried
 
     Returns
     -------
@@ -136,24 +159,79 @@ def select_rank(
         )
     if isinstance(n_splits, bool) or not isinstance(n_splits, int) or n_splits < 0:
         raise InvalidInputError(f"n_splits={n_splits!r} must be an integer of at least 0")
+    rng = generator(random_state)
+    with watched(callback, progress, describe=_progress_text) as watcher:
+        if mask is not None:
+            return _from_held_out(data, max_rank, mask, n_splits, rng, watcher)
+        return _from_noise(data, max_rank, n_splits, rng, watcher)
+
+
+def _progress_text(row: RankEvidence) -> str:
+    return f"rank {row.rank}, relative residual {row.residual:.6g}"
+
+
+def _from_noise(
+    data: Contractible,
+    max_rank: int | None,
+    n_splits: int,
+    rng: np.random.Generator,
+    watcher: Watcher | None,
+) -> RankSelection:
     limit = min(_MAX_RANK, _largest_rank(data.shape))
     last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
-    examination, scale = _examined(data, last, n_splits, generator(random_state))
-    rows = [_rescaled(examination.empty(), scale)]
+    examination, scale = _examined(data, last, n_splits, rng)
+    patient = max_rank is not None or examination.entries <= _SMALL
+    rows, unbeaten = _tried(examination, last, patient, watcher, scale)
     if examination.squared_norm == 0.0:
         reason = "All entries of the tensor are zero."
         return RankSelection(0, reason, tuple(rows), False, examination.shape, ())
-    patient = max_rank is not None or examination.entries <= _SMALL
+    rank, reason, structured = _choose(rows, unbeaten, examination, last)
+    spectra = tuple(tuple(float(v) * scale for v in values) for values in examination.spectra)
+    return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
+
+
+def _from_held_out(
+    data: Contractible,
+    max_rank: int | None,
+    mask: object,
+    n_splits: int,
+    rng: np.random.Generator,
+    watcher: Watcher | None,
+) -> RankSelection:
+    examination = HeldOutExamination(data, mask, n_splits, rng)
+    limit = min(_MAX_RANK, _largest_rank(data.shape, examination.entries))
+    last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
+    rows, unbeaten = _tried(examination, last, max_rank is not None, watcher)
+    shape = examination.shape
+    if examination.squared_norm == 0.0:
+        reason = "All observed entries of the tensor are zero."
+        return RankSelection(0, reason, tuple(rows), False, shape, ())
+    exact = examination.exact(rows[-1])
+    rank = rows[-1].rank if exact else unbeaten
+    return RankSelection(rank, explained(rows, rank, last, exact), tuple(rows), False, shape, ())
+
+
+def _tried(
+    examination: Examination | HeldOutExamination,
+    last: int,
+    patient: bool,
+    watcher: Watcher | None,
+    scale: float = 1.0,
+) -> tuple[list[RankEvidence], int]:
+    """The rows of all ranks worth trying, and the smallest rank that no larger one beats."""
+    rows = [_rescaled(examination.empty(), scale)]
     unbeaten = 0
+    if examination.squared_norm == 0.0:
+        return rows, unbeaten
     for rank in range(1, last + 1):
         rows.append(_rescaled(examination.row(rank), scale))
         while examination.beaten(unbeaten):
             unbeaten += 1
-        if examination.exact(rows[-1]) or (not patient and rank - unbeaten >= _PATIENCE):
+        stopped = watcher is not None and watcher(rows[-1])
+        enough = not patient and rank - unbeaten >= _PATIENCE
+        if stopped or enough or examination.exact(rows[-1]):
             break
-    rank, reason, structured = _choose(rows, unbeaten, examination, last)
-    spectra = tuple(tuple(float(v) * scale for v in values) for values in examination.spectra)
-    return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
+    return rows, unbeaten
 
 
 def _examined(
@@ -172,14 +250,13 @@ def _rescaled(row: RankEvidence, scale: float) -> RankEvidence:
     return row if row.noise is None else dataclasses.replace(row, noise=row.noise * scale)
 
 
-def _largest_rank(shape: Sequence[int]) -> int:
+def _largest_rank(shape: Sequence[int], observed: int | None = None) -> int:
     """The largest rank with parameters for at most half of the entries, if that is above three."""
-    if len(shape) == 2:
+    if len(shape) == 2 and observed is None:
         return min(shape)
+    entries = math.prod(shape) if observed is None else observed
     per_component = sum(shape) - len(shape) + 1
-    return max(
-        math.prod(shape) // (2 * per_component), min(math.prod(shape) // per_component, 3), 1
-    )
+    return max(entries // (2 * per_component), min(entries // per_component, 3), 1)
 
 
 def _choose(

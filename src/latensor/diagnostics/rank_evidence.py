@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, machine_epsilon, to_host
+from latensor.decomposition.auto import Automatic
 from latensor.decomposition.compression import LARGEST_CORE, Compression, compressed_shape
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.least_squares import compress
@@ -29,6 +30,9 @@ from latensor.tensors.dense import DenseTensor
 
 # Rows that each half of a split must have.
 _SHORTEST_HALF = 2
+# Ranks are told apart by more than optima of nearly the same loss differ by.
+_FIT = Automatic(thorough=False)
+_HALF_FIT = Automatic(tol=1e-5, thorough=False)
 
 
 @dataclass(frozen=True)
@@ -53,6 +57,8 @@ class RankEvidence:
         lowest match score of a component over all splits
     spectrum_gap : float or None, ratio of singular value `rank` to the next one, geometric mean
         over the unfoldings that have both
+    held_out : float or None, where entries are missing: relative error of the prediction of
+        observed entries that the fit was not shown
     """
 
     rank: int
@@ -66,6 +72,7 @@ class RankEvidence:
     component_error: float | None
     replicability: float | None
     spectrum_gap: float | None
+    held_out: float | None = None
 
 
 class Examination:
@@ -156,7 +163,7 @@ class Examination:
         """Fit the next rank and look at it from all sides."""
         assert self.compression is not None
         core = self.compression.core
-        fit = decompose(core, rank, random_state=self.seed + rank)
+        fit = decompose(core, rank, algorithm=_FIT, random_state=self.seed + rank)
         self.fits[rank] = fit.tensor
         self.losses.append(self._loss(fit.residual**2 * float(np.vdot(core, core).real)))
         residual = math.sqrt(self.losses[rank] / self.squared_norm)
@@ -250,7 +257,9 @@ class Examination:
         scores = []
         for split, (mode, *halves) in enumerate(self.halves):
             seed = self.seed + 1000 * (split + 1) + rank
-            first, second = (decompose(half, rank, random_state=seed) for half in halves)
+            first, second = (
+                decompose(half, rank, algorithm=_HALF_FIT, random_state=seed) for half in halves
+            )
             others = [m for m in range(len(self.shape)) if m != mode]
             scores += [pair.score for pair in match(first, second, modes=others).pairs]
         return min(scores) if scores else None

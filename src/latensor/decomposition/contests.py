@@ -1,0 +1,111 @@
+"""Contests between optima: whether a finished fit of a core is the best one, by trying others.
+
+Where noise does not explain what a fit leaves over, the starts that were spared are tried, then
+other ways to an optimum. Ways that lead to the same loss show that there is nothing else to find;
+where they do not, components are exchanged for as long as that helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from latensor.decomposition.alternating import Point
+from latensor.decomposition.core_fit import LARGEST_NEWTON, CoreFit
+from latensor.decomposition.exchange import Exchange
+from latensor.decomposition.reduction import cheapest_reduction
+from latensor.decomposition.starts import leading_rank_one, random_start
+
+_GROWN_SWEEPS = 8
+# So many ways that end at the same loss to this share have found what there is to find.
+_AGREEMENTS = 3
+_SAME_OPTIMUM = 1e-5
+# So many that do not agree show that there is more to find.
+_DISAGREEMENTS = 4
+_CONTEST_ROUNDS = 2
+# Sweeps per component that exchanges may take, in all and without a gain, over a core of so many
+# entries times the rank or less; over a larger one as many fewer, down to what finds nothing.
+_EXCHANGE_SWEEPS = 250
+_SMALL_CORE = 1 << 20
+_IDLE_SHARE = 0.5
+_FEWEST_SWEEPS = 50
+
+
+@dataclass(frozen=True)
+class Contests:
+    """The best of a finished fit and of others.
+
+    Parameters
+    ----------
+    fit : of the core, with the search that its start came from
+    """
+
+    fit: CoreFit
+
+    def improved(self, point: Point) -> Point:
+        """The best of `point`, the finished fit, and of the rivals that are tried."""
+        fit = self.fit
+        level = fit.floor.level(fit.core.shape, fit.rank) if fit.floor else fit.smallest
+        if not fit.compressed or point.loss <= max(level, fit.smallest):
+            return point
+        best = point
+        if fit.monitor.ended is None:
+            best = min(best, self._from_spared_starts(best), key=lambda p: p.loss)
+        agreements = disagreements = 0
+        for contest, share in self._contests() * _CONTEST_ROUNDS:
+            decided = agreements >= _AGREEMENTS or disagreements >= _DISAGREEMENTS
+            if fit.monitor.ended is not None or decided:
+                break
+            trial = contest(best, max(int(share * fit.rank), 1))
+            same = abs(trial.loss - best.loss) <= _SAME_OPTIMUM * best.loss
+            agreements, disagreements = agreements + same, disagreements + (not same)
+            best = min(best, trial, key=lambda p: p.loss)
+        if best is not point:
+            fit.monitor.record(best.loss, lambda: fit.assemble(best))
+        if disagreements < _DISAGREEMENTS:
+            return best
+        share = min(_SMALL_CORE / (fit.core.size * fit.rank), 1.0)
+        if _EXCHANGE_SWEEPS * share < _FEWEST_SWEEPS:
+            return best
+        sweeps = int(_EXCHANGE_SWEEPS * share * fit.rank)
+        exchange = Exchange(fit.problem, fit.rng, fit.monitor, fit.assemble, fit.tol)
+        return exchange.run(best, sweeps, int(_IDLE_SHARE * sweeps))
+
+    def _contests(self) -> tuple[tuple[Callable[[Point, int], Point], float], ...]:
+        """Ways to another optimum, with the share of the components that each concerns."""
+        fit = self.fit
+        if not 1 < fit.rank <= LARGEST_NEWTON or fit.core.dtype.kind == "c":
+            return ()
+        return (
+            (fit.replant, 0.4),
+            (self._from_random, 1.0),
+            (fit.replant, 0.2),
+            (self._overgrown, 0.2),
+        )
+
+    def _from_random(self, point: Point, count: int) -> Point:
+        """A fit from random factors of `count` components, for those of a point."""
+        fit = self.fit
+        start = random_start(fit.core.shape, count, fit.rng, fit.core.dtype)
+        return fit.silent().polish(fit.sweeps.start(start))
+
+    def _from_spared_starts(self, point: Point) -> Point:
+        rival = self.fit.from_spared_start()
+        if rival is None or rival.loss >= point.loss:
+            return point
+        return self.fit.silent().reseeded(rival)
+
+    def _overgrown(self, point: Point, count: int) -> Point:
+        """A fit that had `count` components too many and was reduced to the rank."""
+        fit, trial = self.fit, point
+        for _ in range(count):
+            residual = fit.problem.residual(trial.factors)
+            trial = fit.grown(trial, *leading_rank_one(residual, fit.rng))
+            for _ in range(_GROWN_SWEEPS):
+                trial = fit.sweeps.extrapolated(trial)
+        for _ in range(count):
+            reduction = cheapest_reduction(trial, fit.rng, fit.smallest)
+            trial = fit.sweeps.start(reduction.apply(trial.factors))
+            for _ in range(_GROWN_SWEEPS):
+                trial = fit.sweeps.extrapolated(trial)
+        return fit.silent().polish(trial)
