@@ -7,7 +7,7 @@ where they do not, components are exchanged for as long as that helps.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from latensor.decomposition.alternating import Point
@@ -43,11 +43,19 @@ class Contests:
     fit: CoreFit
 
     def improved(self, point: Point) -> Point:
-        """The best of `point`, the finished fit, and of the rivals that are tried."""
+        """The best of `point`, the finished fit, and of all rivals."""
+        *_, best = self.improving(point)
+        return best
+
+    def improving(self, point: Point) -> Iterator[Point]:
+        """The best of `point`, the finished fit, and of the rivals so far: after the contests, and
+        after every walk that exchanges components.
+        """
         fit = self.fit
         level = fit.floor.level(fit.core.shape, fit.rank) if fit.floor else fit.smallest
         if not fit.compressed or point.loss <= max(level, fit.smallest):
-            return point
+            yield point
+            return
         best = point
         if fit.monitor.ended is None:
             best = min(best, self._from_spared_starts(best), key=lambda p: p.loss)
@@ -62,14 +70,13 @@ class Contests:
             best = min(best, trial, key=lambda p: p.loss)
         if best is not point:
             fit.monitor.record(best.loss, lambda: fit.assemble(best))
-        if disagreements < _DISAGREEMENTS:
-            return best
+        yield best
         share = min(_SMALL_CORE / (fit.core.size * fit.rank), 1.0)
-        if _EXCHANGE_SWEEPS * share < _FEWEST_SWEEPS:
-            return best
+        if disagreements < _DISAGREEMENTS or _EXCHANGE_SWEEPS * share < _FEWEST_SWEEPS:
+            return
         sweeps = int(_EXCHANGE_SWEEPS * share * fit.rank)
         exchange = Exchange(fit.problem, fit.rng, fit.monitor, fit.assemble, fit.tol)
-        return exchange.run(best, sweeps, int(_IDLE_SHARE * sweeps))
+        yield from exchange.walks(best, sweeps, int(_IDLE_SHARE * sweeps))
 
     def _contests(self) -> tuple[tuple[Callable[[Point, int], Point], float], ...]:
         """Ways to another optimum, with the share of the components that each concerns."""

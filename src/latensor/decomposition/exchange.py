@@ -9,7 +9,7 @@ below the best. That costs a fifth of what finishing every trial does, and loses
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
@@ -66,10 +66,15 @@ class Exchange:
     tol: float
 
     def run(self, point: Point, budget: int, patience: int) -> Point:
-        """The best point found.
+        """The best point that any walk of `walks` finds."""
+        *_, best = self.walks(point, budget, patience)
+        return best
 
-        Other walks from random starts follow where these are nearly as good as `point`: not every
-        region can be left by exchanging a few components.
+    def walks(self, point: Point, budget: int, patience: int) -> Iterator[Point]:
+        """The best point so far, after every walk.
+
+        The first walk starts from `point`, others from random starts where these are nearly as
+        good: not every region can be left by exchanging a few components.
 
         Parameters
         ----------
@@ -78,6 +83,7 @@ class Exchange:
         patience : int, sweeps without a gain after which a walk ends
         """
         best = self._walk(point, budget, patience, point.loss)
+        yield best
         rank = point.factors[0].shape[0]
         for _ in range(_OTHER_WALKS):
             if self.monitor.ended is not None:
@@ -89,9 +95,9 @@ class Exchange:
             other = self._walk(start, budget, patience, best.loss)
             same = abs(other.loss - best.loss) <= _SAME_OPTIMUM * self._total(best)
             best = min(best, other, key=lambda p: p.loss)
+            yield best
             if same:
                 break
-        return best
 
     def _walk(self, point: Point, budget: int, patience: int, known: float) -> Point:
         """The end of one walk.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 
@@ -108,25 +108,41 @@ class StagedFit:
         With a target the first fit is finished before others are tried, which it may spare.
         """
         if self.monitor.target is None:
-            return self._expanded(fitted.compression, self._improved(fitted))
-        first, status = self._expanded(fitted.compression, fitted.point)
-        if self.monitor.ended is not None or status is Status.TARGET_REACHED:
-            return first, status
-        self.monitor.base = fitted.compression.base
-        point = self._improved(fitted)
-        if point is fitted.point:
-            self.monitor.base = 0.0
-            return first, status
-        second, status = self._expanded(fitted.compression, point)
-        return min(first, second, key=lambda p: p.loss), status
+            *_, point = fitted.point, *self._improving(fitted)
+            return self._expanded(fitted.compression, point)
+        best, status = self._expanded(fitted.compression, fitted.point)
+        rivals = self._improving(fitted)
+        while self.monitor.ended is None and status is not Status.TARGET_REACHED:
+            rival = next(rivals, None)
+            if rival is None:
+                break
+            other, status = self._expanded(fitted.compression, rival)
+            best = min(best, other, key=lambda p: p.loss)
+        self.monitor.base = 0.0
+        return best, status
 
-    def _improved(self, fitted: _Fitted) -> Point:
+    def _improving(self, fitted: _Fitted) -> Iterator[Point]:
+        """Better and better fits of a core, from stages of growing cost."""
         if not self.thorough or self._exact(fitted.compression):
-            return fitted.point
-        with one_blas_thread():
-            if fitted.fit.tol > self.tol:
-                return replace(fitted.fit, tol=self.tol).polish(fitted.point)
-            return Contests(fitted.fit).improved(fitted.point)
+            return
+        fit = fitted.fit
+        rough = fit.tol > self.tol
+        rivals = Contests(fit).improving(fitted.point)
+        best = fitted.point
+        while True:
+            self.monitor.base = fitted.compression.base
+            with one_blas_thread():
+                if rough:
+                    rival: Point | None = replace(fit, tol=self.tol).polish(best)
+                else:
+                    rival = next(rivals, None)
+            if rival is None:
+                return
+            if rival.loss < best.loss:
+                best = rival
+                yield best
+            if rough:
+                return
 
     def _expanded(self, compression: Compression, core_point: Point) -> tuple[Point, Status]:
         """The fit of a core as one of the tensor, finished there where that can help."""
