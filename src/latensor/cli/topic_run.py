@@ -193,6 +193,8 @@ def print_topics(learned: Learned, console: Console) -> None:
             f"Perplexity of words held out: {values[0]:,.0f} by moments, "
             f"{min(values):,.0f} after the polish ({model.status_})",
         )
+    else:
+        say(console, f"No words were held out to judge the polish by ({model.status_})")
     for note in learned.notes:
         say(console, f"Note: {note}")
     certificate = getattr(model, "certificate_", None)
