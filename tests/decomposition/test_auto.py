@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition import AlternatingLeastSquares, Status, decompose
+from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
 from latensor.decomposition.alternating import Sweeps, balanced
 from latensor.decomposition.compression import (
     compress_contractible,
@@ -20,6 +20,7 @@ from latensor.decomposition.starts import (
     pencil_modes,
     rank_one_rows,
 )
+from latensor.tensors import CPTensor
 
 from .planted import compose, planted, relative_error, worst_match
 
@@ -59,6 +60,21 @@ def test_error_of_the_factors_is_proportional_to_the_noise(seed, noise):
     result = decompose(tensor, 5, random_state=seed)
     assert result.residual <= noise
     assert np.sqrt(1 - worst_match(result, factors)) < 2 * noise
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((8, 8, 8), 8), ((12, 12, 4), 12), ((10, 9, 10), 8), ((6, 6, 6, 6), 6)]
+)
+@pytest.mark.parametrize("noise", [1e-6, 1e-3, 1e-2])
+def test_noise_at_full_rank_loses_no_component(shape, rank, noise):
+    # Too short to be compressed: only the tensor itself can be searched for a start.
+    for seed in range(8):
+        tensor, factors = planted(seed, shape, rank, noise=noise)
+        result = decompose(tensor, rank, random_state=seed)
+        best = GaussNewton(tol=1e-12)(
+            tensor, rank, np.random.default_rng(0), init=CPTensor(np.ones(rank), tuple(factors))
+        )
+        assert result.residual <= best.residual * (1 + 1e-3) + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -165,8 +181,6 @@ def test_core_errors_are_errors_of_the_tensor():
 
 
 def test_compression_through_contractions_keeps_as_much():
-    from latensor.tensors import CPTensor
-
     _, factors = planted(5, (50, 45, 40), 3)
     cp = CPTensor(None, tuple(factors))
     packed = compress_contractible(cp, as_problem(cp), 3, np.random.default_rng(0))

@@ -63,6 +63,16 @@ def test_the_error_is_proportional_to_the_noise(dimension, rank, order):
             assert noise_slope(series, levels) == pytest.approx(1.0, abs=0.2)
 
 
+@pytest.mark.parametrize("rank", [20, 24, 30, 60])
+@pytest.mark.parametrize("noise", [1e-6, 1e-3, 1e-2])
+def test_no_component_is_lost_to_noise_at_a_large_full_rank(rank, noise):
+    for seed in range(1 if rank == 60 else 3):
+        tensor, vectors, weights = symmetric(seed, rank, rank, 3, noise)
+        found = spectral(tensor, rank, seed)
+        assert component_errors(found, vectors, weights)[0].max() < 5 * noise
+        assert found.residual < noise
+
+
 def test_whitening_by_a_definite_combination_of_slices_orthogonalizes():
     tensor, vectors, _ = symmetric(5, 6, 6, 3)
     rng = np.random.default_rng(0)

@@ -23,7 +23,7 @@ from latensor.decomposition.problem import DenseProblem, squared_norm
 from latensor.decomposition.reduction import cheapest_reduction, component_costs
 from latensor.decomposition.result import Status
 from latensor.decomposition.start_search import NoiseFloor, StartSearch
-from latensor.decomposition.starts import leading_part, leading_rank_one
+from latensor.decomposition.starts import leading_part, leading_rank_one, pencil_modes
 from latensor.tensors.cp import CPTensor
 
 _MARGIN = 3
@@ -95,12 +95,11 @@ class CoreFit:
     def run(self) -> Point:
         """Start, fit, and put components where they belong while that helps."""
         search, bases = self._started
-        if not self.compressed:
-            # Sweeps over all there is are dear: one good start, and re-seeding where it fails.
-            start: Point | None = search.only("leading")
-            certified = False
-        else:
+        if self.compressed or self._algebraic:
             start, certified = search.run()
+        else:
+            # Sweeps over all there is are dear: one good start, and re-seeding where it fails.
+            start, certified = search.only("leading"), False
         point = self._widened(start, bases)
         if self.monitor.reached(point.loss):
             return point
@@ -190,12 +189,18 @@ class CoreFit:
     def _started(self) -> tuple[StartSearch, tuple[Array | None, ...]]:
         """The search for a start on the leading part of the core, and how to expand that part."""
         keep = self.core.shape
-        if self.compressed:
-            keep = tuple(min(r, self.rank + _MARGIN) for r in self.core.shape)
+        if self.compressed or self._algebraic:
+            margin = _MARGIN if self.compressed else 0
+            keep = tuple(min(r, self.rank + margin) for r in self.core.shape)
         part, bases = leading_part(self.core, keep, self.unsorted)
         outside = max(self.problem.squared_norm - squared_norm(part), 0.0)
         search = StartSearch(part, self.rank, self.rng, self.monitor, outside, self.floor, self.tol)
         return search, bases
+
+    @property
+    def _algebraic(self) -> bool:
+        """Whether a tensor that nothing was left out of can be solved by pencils."""
+        return self.floor is None and pencil_modes(self.core.shape, self.rank) is not None
 
     def _widened(self, point: Point | None, bases: Sequence[Array | None]) -> Point:
         """A point of the leading part as a point of the core: zeros in all other directions."""

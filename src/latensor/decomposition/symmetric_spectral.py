@@ -6,12 +6,14 @@ eigendecomposition of one small matrix, so that the chain stands with the algori
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import check_positive_int, machine_epsilon
+from latensor.decomposition.auto import Automatic
 from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.joint_diagonalization import slices_of, start_of, sweep
 from latensor.decomposition.pencils import separate
@@ -37,6 +39,10 @@ _LARGEST_NEWTON = 48
 # Up to this rank every start is given a few of its steps before the best is chosen.
 _SMALL_NEWTON = 20
 _TRIAL_STEPS = 15
+# Squared residual, relative to the tensor, below which nothing is left to look for; and the
+# relative difference of two starts that found the same optimum.
+_EXACT = 1e-16
+_AGREE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -59,7 +65,8 @@ class SymmetricSpectral:
     n_pencils : int, random pencils to choose the first estimate from
     n_rounds : int, times to whiten and diagonalize
     n_starts : int, attempts with other pencils, of which the best fit is kept; an exact fit ends
-        them at once
+        them at once, as do two that agree where `refine` follows, and there the fit of the tensor
+        without its symmetry is one of them, the last for rank above 20
     refine : int, at most so many steps of the finish: Levenberg-Marquardt, and alternating least
         squares for rank above 48; 0 for none
     tol : float, relative decrease of the squared residual that counts as progress in `refine`
@@ -129,17 +136,12 @@ class SymmetricSpectral:
         floor: float,
     ) -> tuple[SymmetricPoint, Status]:
         point, ended = None, None
-        for _ in range(self.n_starts):
-            trial = core.point(separate(slices_of(core.array, None), rng, self.n_pencils))
-            for _ in range(self.n_rounds):
-                whitened = core.point(whitened_directions(core, trial.vectors, rng))
-                trial = whitened if whitened.loss < trial.loss else trial
-            if self.refine and trial.vectors.shape[1] <= _SMALL_NEWTON and trial.loss > floor:
-                trial, _ = iterate(core.step, trial, StoppingRule(1e-3, _TRIAL_STEPS, floor=floor))
+        for trial in self._trials(core, rng, floor):
+            agree = point is not None and abs(point.loss - trial.loss) < _AGREE * point.loss
             if point is None or trial.loss < point.loss:
                 point = trial
             ended = monitor.record(point.loss, lambda p=point: assemble(p))  # type: ignore[misc]
-            if ended is not None or point.loss <= 1e-16 * monitor.squared_norm:
+            if ended is not None or agree or point.loss <= _EXACT * monitor.squared_norm:
                 break
         assert point is not None
         if ended is not None:
@@ -150,6 +152,27 @@ class SymmetricSpectral:
         if self.refine and point.loss > floor:
             return self._sweep(core, point, rule, monitor, assemble)
         return point, Status.CONVERGED
+
+    def _trials(
+        self, core: SymmetricCore, rng: np.random.Generator, floor: float
+    ) -> Iterator[SymmetricPoint]:
+        """Algebraic starts; and after the first of them, where a finish follows, the general fit.
+
+        Noise can cost the algebra a component, which the finish would not find again.
+        """
+        rank = core.array.shape[0]
+        for number in range(self.n_starts):
+            trial = core.point(separate(slices_of(core.array, None), rng, self.n_pencils))
+            for _ in range(self.n_rounds):
+                whitened = core.point(whitened_directions(core, trial.vectors, rng))
+                trial = whitened if whitened.loss < trial.loss else trial
+            if self.refine and rank <= _SMALL_NEWTON and trial.loss > floor:
+                trial, _ = iterate(core.step, trial, StoppingRule(1e-3, _TRIAL_STEPS, floor=floor))
+            yield trial
+            if self.refine and number == 0:
+                yield core.point(np.asarray(Automatic()(core.array, rank, rng).factors[0]))
+                if rank > _SMALL_NEWTON:
+                    return
 
     def _sweep(
         self,

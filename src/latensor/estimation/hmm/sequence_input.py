@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import numbers
 from typing import Any
 
@@ -56,24 +57,55 @@ def read_lengths(lengths: object, n_rows: int, *, shortest: int = 1) -> Any:
 
 
 def weighted_sequences(rows: Any, lengths: Any, sample_weight: object) -> tuple[Any, Any, Any]:
-    """Rows, lengths (s,) and weights (s,) or None, without the sequences of weight zero."""
+    """Rows, lengths (s,) and weights (s,) of different sequences; no weights where all are one.
+
+    Equal sequences are kept once, where the first of them stands, with the sum of their weights:
+    whatever comes after sees no difference between a weight and a repetition. Those of weight
+    zero are left out.
+    """
     if sample_weight is None:
-        return rows, lengths, None
+        given = np.ones(len(lengths))
+    else:
+        given = _read_weights(sample_weight, len(rows), len(lengths))
+    weights = np.bincount(_first_equal(rows, lengths), given, minlength=len(lengths))
+    kept = weights > 0
+    if not kept.all():
+        rows, lengths, weights = rows[np.repeat(kept, lengths)], lengths[kept], weights[kept]
+    return rows, lengths, None if (weights == 1).all() else weights
+
+
+def _read_weights(sample_weight: object, n_rows: int, n_sequences: int) -> Any:
     if isinstance(sample_weight, numbers.Real):
-        sample_weight = np.full(len(lengths), sample_weight, dtype=np.float64)
+        sample_weight = np.full(n_sequences, sample_weight, dtype=np.float64)
     given = np.asarray(to_host(sample_weight) if is_array(sample_weight) else sample_weight)
-    if given.shape == (len(rows),) != (len(lengths),):
+    if given.shape == (n_rows,) != (n_sequences,):
         raise InvalidInputError(
-            f"sample_weight holds one number per row ({len(rows)}): give one per sequence "
-            f"({len(lengths)}), a chain has no weights for its rows"
+            f"sample_weight holds one number per row ({n_rows}): give one per sequence "
+            f"({n_sequences}), a chain has no weights for its rows"
         )
-    weights = as_weights(sample_weight, len(lengths), "sample_weight")
+    weights = as_weights(sample_weight, n_sequences, "sample_weight")
     if not weights.any():
         raise InvalidInputError("sample_weight is zero for every sequence: give a positive one")
-    if weights.all():
-        return rows, lengths, weights
-    kept = weights > 0
-    return rows[np.repeat(kept, lengths)], lengths[kept], weights[kept]
+    return weights
+
+
+def _first_equal(rows: Any, lengths: Any) -> Any:
+    """For every sequence the number (s,) of the first one with the same rows."""
+    if len(lengths) == 1:
+        return np.zeros(1, dtype=np.int64)
+    seen: dict[bytes, int] = {}
+    starts = np.cumsum(lengths) - lengths
+    found = [
+        seen.setdefault(_digest(rows[start : start + length]), number)
+        for number, (start, length) in enumerate(
+            zip(starts.tolist(), lengths.tolist(), strict=True)
+        )
+    ]
+    return np.array(found, dtype=np.int64)
+
+
+def _digest(rows: Any) -> bytes:
+    return hashlib.blake2b(np.ascontiguousarray(rows).tobytes(), digest_size=16).digest()
 
 
 def is_sequence_batch(value: Any) -> bool:
