@@ -140,18 +140,18 @@ def test_one_number_is_the_weight_of_every_sequence():
 
 
 @pytest.mark.parametrize("points", [False, True])
-def test_equal_sequences_are_kept_once(points):
+def test_equal_sequences_are_kept_once_and_stand_by_weight(points):
     rows = np.array([0, 1, 2, 0, 1, 2, 2, 1, 0, 0, 1, 2, 0, 1, 2])
     rows = np.c_[rows, rows] / 2 if points else rows
     lengths = np.array([3, 3, 3, 6])
     found = weighted_sequences(rows, lengths, None)
-    assert (found[0] == np.concatenate([rows[:3], rows[6:]])).all()
-    assert found[1].tolist() == [3, 3, 6]
-    assert found[2].tolist() == [2, 1, 1]
+    assert (found[0] == np.concatenate([rows[6:], rows[:3]])).all()
+    assert found[1].tolist() == [3, 6, 3]
+    assert found[2].tolist() == [1, 1, 2]
     found = weighted_sequences(rows, lengths, [0, 2.5, 0, 1])
-    assert (found[0] == np.concatenate([rows[:3], rows[9:]])).all()
-    assert found[1].tolist() == [3, 6]
-    assert found[2].tolist() == [2.5, 1]
+    assert (found[0] == np.concatenate([rows[9:], rows[:3]])).all()
+    assert found[1].tolist() == [6, 3]
+    assert found[2].tolist() == [1, 2.5]
     assert weighted_sequences(rows[:9], lengths[:3], [0, 1, 1])[2] is None
 
 

@@ -59,18 +59,21 @@ def read_lengths(lengths: object, n_rows: int, *, shortest: int = 1) -> Any:
 def weighted_sequences(rows: Any, lengths: Any, sample_weight: object) -> tuple[Any, Any, Any]:
     """Rows, lengths (s,) and weights (s,) of different sequences; no weights where all are one.
 
-    Equal sequences are kept once, where the first of them stands, with the sum of their weights:
-    whatever comes after sees no difference between a weight and a repetition. Those of weight
-    zero are left out.
+    Equal sequences are kept once, with the sum of their weights: whatever comes after sees no
+    difference between a weight and a repetition. Those of weight zero are left out. Sequences of
+    one weight stand together, in their order, for the kernels to go over them in one stride.
     """
     if sample_weight is None:
         given = np.ones(len(lengths))
     else:
         given = _read_weights(sample_weight, len(rows), len(lengths))
     weights = np.bincount(_first_equal(rows, lengths), given, minlength=len(lengths))
-    kept = weights > 0
-    if not kept.all():
-        rows, lengths, weights = rows[np.repeat(kept, lengths)], lengths[kept], weights[kept]
+    order = np.argsort(weights, kind="stable")
+    order = order[weights[order] > 0]
+    if not np.array_equal(order, np.arange(len(lengths))):
+        starts, sizes = (np.cumsum(lengths) - lengths)[order], lengths[order]
+        rows = rows[np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(sizes.sum())]
+        lengths, weights = sizes, weights[order]
     return rows, lengths, None if (weights == 1).all() else weights
 
 
