@@ -28,6 +28,11 @@ _CONTEST_ROUNDS = 2
 _EXCHANGE_SWEEPS = 250
 _SMALL_CORE = 1 << 20
 _IDLE_SHARE = 0.5
+# Entries times rank up to which a tensor that could not be compressed is worth contests, and
+# exchanges, and the relative loss at which its fit is exact.
+_TINY_TENSOR = 1 << 18
+_TINIEST_TENSOR = 1 << 14
+_EXACT = 1e-20
 _FEWEST_SWEEPS = 50
 
 
@@ -52,8 +57,7 @@ class Contests:
         after every walk that exchanges components.
         """
         fit = self.fit
-        level = fit.floor.level(fit.core.shape, fit.rank) if fit.floor else fit.smallest
-        if not fit.compressed or point.loss <= max(level, fit.smallest):
+        if point.loss <= self._best_conceivable() or not self._worth_it():
             yield point
             return
         best = point
@@ -72,11 +76,25 @@ class Contests:
             fit.monitor.record(best.loss, lambda: fit.assemble(best))
         yield best
         share = min(_SMALL_CORE / (fit.core.size * fit.rank), 1.0)
-        if disagreements < _DISAGREEMENTS or _EXCHANGE_SWEEPS * share < _FEWEST_SWEEPS:
+        affordable = fit.compressed or fit.core.size * fit.rank <= _TINIEST_TENSOR
+        enough = disagreements < _DISAGREEMENTS or not affordable
+        if enough or _EXCHANGE_SWEEPS * share < _FEWEST_SWEEPS:
             return
         sweeps = int(_EXCHANGE_SWEEPS * share * fit.rank)
         exchange = Exchange(fit.problem, fit.rng, fit.monitor, fit.assemble, fit.tol)
         yield from exchange.walks(best, sweeps, int(_IDLE_SHARE * sweeps))
+
+    def _best_conceivable(self) -> float:
+        fit = self.fit
+        if not fit.compressed:
+            return _EXACT * fit.problem.squared_norm
+        level = fit.floor.level(fit.core.shape, fit.rank) if fit.floor else 0.0
+        return max(level, fit.smallest)
+
+    def _worth_it(self) -> bool:
+        """Whether rivals cost little beside the tensor, or beside anything."""
+        fit = self.fit
+        return fit.compressed or (fit.algebraic and fit.core.size * fit.rank <= _TINY_TENSOR)
 
     def _contests(self) -> tuple[tuple[Callable[[Point, int], Point], float], ...]:
         """Ways to another optimum, with the share of the components that each concerns."""

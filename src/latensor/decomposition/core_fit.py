@@ -95,7 +95,7 @@ class CoreFit:
     def run(self) -> Point:
         """Start, fit, and put components where they belong while that helps."""
         search, bases = self._started
-        if self.compressed or self._algebraic:
+        if self.compressed or self.algebraic:
             start, certified = search.run()
         else:
             # Sweeps over all there is are dear: one good start, and re-seeding where it fails.
@@ -189,7 +189,7 @@ class CoreFit:
     def _started(self) -> tuple[StartSearch, tuple[Array | None, ...]]:
         """The search for a start on the leading part of the core, and how to expand that part."""
         keep = self.core.shape
-        if self.compressed or self._algebraic:
+        if self.compressed or self.algebraic:
             margin = _MARGIN if self.compressed else 0
             keep = tuple(min(r, self.rank + margin) for r in self.core.shape)
         part, bases = leading_part(self.core, keep, self.unsorted)
@@ -198,7 +198,7 @@ class CoreFit:
         return search, bases
 
     @property
-    def _algebraic(self) -> bool:
+    def algebraic(self) -> bool:
         """Whether a tensor that nothing was left out of can be solved by pencils."""
         return self.floor is None and pencil_modes(self.core.shape, self.rank) is not None
 

@@ -7,8 +7,11 @@ from math import prod
 
 import numpy as np
 
+from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 
+# How noise is fitted, and data to be held against it.
+FIT = Automatic(thorough=False)
 # Share of the entries that the bound may charge for all ranks together before it is too crude.
 _CRUDE = 0.5
 # Simulated noise tensors: their number, for tensors up to that many entries and beyond.
@@ -74,6 +77,8 @@ class NoiseLimit:
         least = 0.0
         for seed in range(count):
             noise = np.random.default_rng([self._seed, seed]).standard_normal(self.shape)
-            residual = decompose(noise, rank, random_state=self._seed + seed).residual
+            residual = decompose(
+                noise, rank, algorithm=FIT, random_state=self._seed + seed
+            ).residual
             least = min(least, 2.0 * math.log(max(residual, np.finfo(float).tiny)))
         return least

@@ -22,7 +22,7 @@ from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import consistency_of, degeneracy
 from latensor.diagnostics.matching import match
-from latensor.diagnostics.noise_limit import NoiseLimit
+from latensor.diagnostics.noise_limit import FIT, NoiseLimit
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
@@ -31,7 +31,6 @@ from latensor.tensors.dense import DenseTensor
 # Rows that each half of a split must have.
 _SHORTEST_HALF = 2
 # Ranks are told apart by more than optima of nearly the same loss differ by.
-_FIT = Automatic(thorough=False)
 _HALF_FIT = Automatic(tol=1e-5, thorough=False)
 
 
@@ -163,7 +162,7 @@ class Examination:
         """Fit the next rank and look at it from all sides."""
         assert self.compression is not None
         core = self.compression.core
-        fit = decompose(core, rank, algorithm=_FIT, random_state=self.seed + rank)
+        fit = decompose(core, rank, algorithm=FIT, random_state=self.seed + rank)
         self.fits[rank] = fit.tensor
         self.losses.append(self._loss(fit.residual**2 * float(np.vdot(core, core).real)))
         residual = math.sqrt(self.losses[rank] / self.squared_norm)
