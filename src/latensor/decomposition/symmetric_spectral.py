@@ -137,7 +137,9 @@ class SymmetricSpectral:
     ) -> tuple[SymmetricPoint, Status]:
         point, ended = None, None
         for trial in self._trials(core, rng, floor):
-            agree = point is not None and abs(point.loss - trial.loss) < _AGREE * point.loss
+            agree = False
+            if point is not None and self.refine:
+                agree = abs(point.loss - trial.loss) < _AGREE * point.loss
             if point is None or trial.loss < point.loss:
                 point = trial
             ended = monitor.record(point.loss, lambda p=point: assemble(p))  # type: ignore[misc]

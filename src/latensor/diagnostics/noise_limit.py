@@ -10,7 +10,8 @@ import numpy as np
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 
-# How noise is fitted, and data to be held against it.
+# How noise is fitted, and data to be held against it: ranks are told apart by more than optima of
+# nearly the same loss differ by.
 FIT = Automatic(thorough=False)
 # Share of the entries that the bound may charge for all ranks together before it is too crude.
 _CRUDE = 0.5

@@ -30,7 +30,6 @@ from latensor.tensors.dense import DenseTensor
 
 # Rows that each half of a split must have.
 _SHORTEST_HALF = 2
-# Ranks are told apart by more than optima of nearly the same loss differ by.
 _HALF_FIT = Automatic(tol=1e-5, thorough=False)
 
 
