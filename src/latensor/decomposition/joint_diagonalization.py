@@ -217,8 +217,10 @@ def sweep(state: Rotation) -> Rotation:
 
 def off_diagonal(packed: Any, size: int) -> float:
     """The squared norm of all entries off the diagonals of packed symmetric matrices."""
-    rows, columns = np.triu_indices(size)
-    off = packed[rows != columns]
+    rows = np.arange(size)
+    is_off = np.ones(len(packed), bool)
+    is_off[rows * size - rows * (rows - 1) // 2] = False
+    off = packed[is_off]
     return 2.0 * float(np.vdot(off, off))
 
 

@@ -278,7 +278,8 @@ def dual_basis(topics: Any, basis: Any = None) -> Any:
         pivots = np.diag(factor)
         if pivots.min() < _SMALLEST_PIVOT * pivots.max():
             return np.linalg.pinv(inside)
-        return scipy.linalg.cho_solve((factor, True), inside).T
+        inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
+        return inside.T @ (inverse.T @ inverse)
 
 
 def concentration_from_shares(first: Any, second: Any, known: float | None = None) -> Any:

@@ -12,7 +12,7 @@ import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import NotIdentifiableError
-from latensor.moments.documents import in_single
+from latensor.moments.documents import in_single, room_for
 from latensor.moments.word_totals import WordTotals
 from latensor.moments.words import WordCore, WordPairAccumulator
 
@@ -124,45 +124,49 @@ def find_subspace(
     least = rank if at_least is None else at_least
     passed: Batches = batches
     noisy = False
-    basis: Any
-    if width == len(seen):
-        basis = np.zeros((len(scale), width))
-        basis[seen] = np.eye(width)
-    else:
-        single = SinglePrecision(batches)
-        # Independent numbers of variance 1 / V: columns so near to orthonormal that they may pass.
-        drawn = rng.random((len(seen), width), np.float32)
-        drawn -= np.float32(0.5)
-        drawn *= np.float32((12 / len(seen)) ** 0.5)
-        basis = drawn
-        if len(seen) < len(scale):
-            basis = np.zeros((len(scale), width), np.float32)
-            basis[seen] = drawn
-        passed, noisy = single, True
+    basis = _start(seen, len(scale), width, rng)
+    product = None
+    sums = WordPairAccumulator(basis, scale, cap, n_threads)
+    if width < len(seen):
+        passed, noisy = SinglePrecision(batches), True
         iterations = _ITERATIONS_BEFORE_A_POLISH if before_a_polish else _ITERATIONS
         for number in range(iterations):
             # The last iteration makes good what the others lose by rounding.
             if not noisy and number == iterations - 1:
                 passed, basis = batches, basis.astype(np.float64)
-            sums = _pass(passed, basis, scale, cap, n_threads, callback)
-            basis, values = _stepped(sums, concentration)
+            sums = _pass(passed, sums.turned(basis), callback)
+            basis, values, product = _stepped(sums, concentration, product)
             noisy = bool(values[min(rank, width - 1)] > _NOISELESS * values[least - 1])
         if not noisy:
             passed, basis = batches, _orthonormal(basis.astype(np.float64))
         basis = _orthonormal(basis)
-    sums = _pass(passed, basis, scale, cap, n_threads, callback)
+    sums = _pass(passed, sums.turned(basis), callback)
     return replace(subspace_of_sums(sums, concentration, rank, least), noisy=noisy)
 
 
-def _pass(
-    batches: Batches, basis: Any, scale: Any, cap: float, n_threads: int, callback: Any
-) -> WordPairAccumulator:
-    accumulator = WordPairAccumulator(basis, scale, cap, n_threads)
+def _start(seen: Any, n_words: int, width: int, rng: np.random.Generator) -> Any:
+    """Directions (V, width) over the words seen: all of them, or random ones."""
+    if width == len(seen):
+        basis = np.zeros((n_words, width))
+        basis[seen] = np.eye(width)
+        return basis
+    # Independent numbers of variance 1 / V: columns so near to orthonormal that they may pass.
+    drawn = rng.random((len(seen), width), np.float32)
+    drawn -= np.float32(0.5)
+    drawn *= np.float32((12 / len(seen)) ** 0.5)
+    if len(seen) == n_words:
+        return drawn
+    basis = np.zeros((n_words, width), np.float32)
+    basis[seen] = drawn
+    return basis
+
+
+def _pass(batches: Batches, sums: WordPairAccumulator, callback: Any) -> WordPairAccumulator:
     for documents, weights in batches():
-        accumulator.update(documents, weights)
+        sums.update(documents, weights)
         if callback is not None:
             callback()
-    return accumulator
+    return sums
 
 
 class SinglePrecision:
@@ -183,32 +187,41 @@ class SinglePrecision:
         return self._kept
 
 
-def _stepped(sums: WordPairAccumulator, concentration: float) -> tuple[Any, Any]:
-    """The next directions: M2 Q made orthonormal, and the eigenvalues of Q' M2 Q, falling.
+def _stepped(sums: WordPairAccumulator, concentration: float, room: Any) -> tuple[Any, Any, Any]:
+    """The next directions, M2 Q made orthonormal; the falling eigenvalues of Q' M2 Q; and M2 Q.
 
     M2 is shifted where it has negative eigenvalues. The population's M2 has none, but noise makes
     as many negative as positive ones, and those would take the place of topics among the leading
     magnitudes.
+
+    The directions take the place of those that the sums were taken along, the product that of
+    `room` where it fits.
     """
+    from latensor.moments._kernels import subtract_outer
+
     basis = sums.basis
-    pairs = sums.pairs(dtype=basis.dtype)
-    product = pairs.product
+    pairs = sums.pairs(dtype=basis.dtype, out=room)
     share = basis.dtype.type(concentration / (concentration + 1))
     with one_blas_thread():
-        product -= (share * pairs.mean)[:, None] * (pairs.mean @ basis)
-        values = np.linalg.eigvalsh(_symmetric(basis.T @ product).astype(np.float64))[::-1]
-        if values[-1] < 0:
-            product -= basis.dtype.type(values[-1]) * basis
-    return _orthonormal(product), values
+        along = pairs.mean @ basis
+        core = _symmetric(basis.T @ pairs.product).astype(np.float64)
+        values = np.linalg.eigvalsh(core - float(share) * np.outer(along, along))[::-1]
+    shift = basis.dtype.type(min(float(values[-1]), 0.0))
+    subtract_outer(share * pairs.mean, along, shift, basis, pairs.product)
+    return _orthonormal(pairs.product, out=basis), values, pairs.product
 
 
-def _orthonormal(matrix: Any) -> Any:
-    """Orthonormal columns with the same span: Cholesky of the Gram matrix, QR where that fails."""
+def _orthonormal(matrix: Any, out: Any = None) -> Any:
+    """Orthonormal columns with the same span: Cholesky of the Gram matrix, QR where that fails.
+
+    In `out`, another array, where that is given and fits.
+    """
     with one_blas_thread():
         try:
             factor = np.linalg.cholesky((matrix.T @ matrix).astype(np.float64))
             inverse = scipy.linalg.solve_triangular(factor, np.eye(len(factor)), lower=True)
-            found = matrix @ inverse.T.astype(matrix.dtype)
+            found = room_for(matrix.shape, matrix.dtype, out)
+            np.matmul(matrix, inverse.T.astype(matrix.dtype), out=found)
         except np.linalg.LinAlgError:
             found = np.linalg.qr(matrix)[0]
     return np.ascontiguousarray(found)

@@ -41,9 +41,9 @@ class DocumentHalf:
         """Counts (n, V) times a matrix (V, r)."""
         return sparse_product(self.documents, matrix, n_threads)
 
-    def spread(self, rows: Any, n_threads: int) -> Any:
-        """Transposed counts (V, n) times rows (n, r)."""
-        return sparse_product(self.words, rows, n_threads)
+    def spread(self, rows: Any, n_threads: int, out: Any = None) -> Any:
+        """Transposed counts (V, n) times rows (n, r), in `out` where that is given and fits."""
+        return sparse_product(self.words, rows, n_threads, out)
 
 
 @dataclass(frozen=True)
@@ -97,13 +97,18 @@ def in_single(documents: Any) -> Any:
     return PreparedDocuments(documents.n_features, (first, second))
 
 
-def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) -> Any:
-    """A CSR matrix (n, m), given as (indptr, indices, data), times a matrix (m, r)."""
+def sparse_product(
+    arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int, out: Any = None
+) -> Any:
+    """A CSR matrix (n, m), given as (indptr, indices, data), times a matrix (m, r).
+
+    In the memory of `out` where that is given and fits.
+    """
     from latensor.moments._kernels import times_matrix
 
     n_rows = arrays[0].size - 1
     matrix = np.ascontiguousarray(matrix)
-    out = np.empty((n_rows, matrix.shape[1]), matrix.dtype)
+    out = room_for((n_rows, matrix.shape[1]), matrix.dtype, out)
     # Parts of equally many nonzeros rather than rows: frequent words are far longer than others.
     ends: list[int] = []
     if n_threads > 1:
@@ -117,3 +122,13 @@ def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int) ->
     ]
     run_tasks(times_matrix, tasks, n_threads)
     return out
+
+
+def room_for(shape: tuple[int, ...], dtype: Any, spare: Any = None) -> Any:
+    """An array to be filled: the spare one where it fits.
+
+    Fresh memory costs as much as what is done with it: the system clears it page by page.
+    """
+    if spare is not None and spare.shape == shape and spare.dtype == dtype:
+        return spare
+    return np.empty(shape, dtype)

@@ -53,9 +53,7 @@ class WordPowerAccumulator(WordTripleAccumulator):
         with one_blas_thread():
             same = 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
         powers = self._cubes[list(halves)].sum(axis=0) - same
-        return WordPowers(
-            *self._first_two(self._sum(halves), halves), powers / self._triple_weight(halves)
-        )
+        return WordPowers(*self._first_two(halves), powers / self._triple_weight(halves))
 
 
 class WordSliceAccumulator(WordTripleAccumulator):
@@ -95,4 +93,4 @@ class WordSliceAccumulator(WordTripleAccumulator):
                 mixed = words.T @ (neighbours * along[place][:, None])
                 cubes[place] -= words.T @ (words * across[place][:, None]) + mixed + mixed.T
         slices = np.moveaxis(cubes, 0, -1) / self._triple_weight(halves)
-        return WordSlices(*self._first_two(self._sum(halves), halves), slices)
+        return WordSlices(*self._first_two(halves), slices)

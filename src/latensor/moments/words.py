@@ -24,7 +24,7 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
 from latensor.exceptions import InvalidInputError
-from latensor.moments.documents import PreparedDocuments, prepare_documents
+from latensor.moments.documents import PreparedDocuments, prepare_documents, room_for
 from latensor.moments.word_totals import refuse_other_words
 
 # Rows of projected documents whose products are summed at once: they stay in the cache.
@@ -107,6 +107,16 @@ class WordPairAccumulator:
         self._weights = np.zeros((2, 3))
         self._squares = np.zeros(2)
         self._scaled_basis: Any = None
+        self._spare: list[Any] = [None, None, None]
+
+    def turned(self, basis: Any) -> Self:
+        """An empty accumulator for another basis, in the memory of this one.
+
+        This one is of no use afterwards.
+        """
+        other = type(self)(basis, self.scale, self.cap, self.n_threads)
+        other._spare = [*self._sums, self._scaled_basis]
+        return other
 
     def _width(self) -> int:
         return 2 + int(self.basis.shape[1])
@@ -129,7 +139,9 @@ class WordPairAccumulator:
             repeated = base if part.weights is None else base * part.weights
             coefficients = tuple_coefficients(part.lengths, repeated)
             projected = part.project(self._words(part.dtype), self.n_threads)
-            spread = part.spread(self._rows(projected, *coefficients), self.n_threads)
+            rows = self._rows(projected, *coefficients)
+            spread = part.spread(rows, self.n_threads, self._spare[half])
+            self._spare[half] = None
             self._sums[half] = _add(self._sums[half], spread)
             for order in range(3):
                 self._weights[half, order] += repeated[part.lengths > order].sum()
@@ -141,12 +153,13 @@ class WordPairAccumulator:
         """The scaled basis diag(s) Q in the precision of the documents."""
         if self._scaled_basis is None or self._scaled_basis.dtype != dtype:
             kind = np.promote_types(dtype, self.basis.dtype)
-            scaled = self.scale.astype(kind)[:, None] * self.basis
-            self._scaled_basis = np.ascontiguousarray(scaled, dtype=dtype)
+            scaled = room_for(self.basis.shape, kind, self._spare[2])
+            np.multiply(self.scale.astype(kind)[:, None], self.basis, out=scaled)
+            self._scaled_basis = scaled.astype(dtype, copy=False)
         return self._scaled_basis
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scaled_basis": None}
+        return {**self.__dict__, "_scaled_basis": None, "_spare": [None, None, None]}
 
     def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
         """What is spread over the words of every document (n, width)."""
@@ -191,14 +204,20 @@ class WordPairAccumulator:
         """The moments of the two halves of the documents, apart."""
         return self._read((0,)), self._read((1,))
 
-    def pairs(self, halves: tuple[int, ...] = (0, 1), dtype: Any = np.float64) -> WordPairs:
-        """The first two moments of all documents, or of one half, in some precision."""
-        return WordPairs(*self._first_two(self._sum(halves), halves, dtype))
+    def pairs(
+        self, halves: tuple[int, ...] = (0, 1), dtype: Any = np.float64, out: Any = None
+    ) -> WordPairs:
+        """The first two moments of all documents, or of one half, in some precision.
+
+        The product is put into `out` where that is given and fits.
+        """
+        return WordPairs(*self._first_two(halves, dtype, out))
 
     def core(self, halves: tuple[int, ...] = (0, 1)) -> WordCore:
         """The first two moments along the basis, in the precision of the sums."""
-        dtype = np.promote_types(self._sum(halves[:1]).dtype, self.basis.dtype)
-        pairs = self.pairs(halves, dtype)
+        sums = self._sums[halves[0]]
+        kind = np.dtype(np.float64) if sums is None else sums.dtype
+        pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype))
         with one_blas_thread():
             first, second = self.basis.T @ pairs.mean, self.basis.T @ pairs.product
         chosen = list(halves)
@@ -221,16 +240,23 @@ class WordPairAccumulator:
         return np.zeros((self.basis.shape[0], self._width())) if total is None else total
 
     def _first_two(
-        self, sums: Any, halves: tuple[int, ...], dtype: Any = np.float64
+        self, halves: tuple[int, ...], dtype: Any = np.float64, out: Any = None
     ) -> tuple[Any, Any, float]:
-        rank = self.basis.shape[1]
+        from latensor.moments._kernels import add_rows, without_same_word
+
+        parts = [self._sums[half] for half in halves if self._sums[half] is not None]
+        parts = parts or [self._sum(halves)]
+        singles, pairs = sum(part[:, :2] for part in parts).T
         weights = self._weights[list(halves)].sum(axis=0)
-        mean = (self.scale * sums[:, 0] / or_one(weights[0])).astype(dtype)
+        mean = (self.scale * singles / or_one(weights[0])).astype(dtype)
         weight = or_one(weights[1])
         factor = (self.scale / weight).astype(dtype)
-        same_word = (self.scale**2 / weight * sums[:, 1]).astype(dtype)
-        product = factor[:, None] * sums[:, self._width() - rank :]
-        product -= same_word[:, None] * self.basis
+        same_word = (self.scale**2 / weight * pairs).astype(dtype)
+        product = room_for(self.basis.shape, np.promote_types(dtype, parts[0].dtype), out)
+        first = self._width() - self.basis.shape[1]
+        without_same_word(factor, parts[0], first, same_word, self.basis, product)
+        for part in parts[1:]:
+            add_rows(factor, part, first, product)
         squares = self._squares[list(halves)].sum()
         return mean, product, float(weights[0] ** 2 / or_one(squares))
 
@@ -287,9 +313,7 @@ class WordTripleAccumulator(WordPairAccumulator):
         cube = _from_half(self._cubes[list(halves)].sum(axis=0))
         same = _from_half(same)
         cube -= same + same.transpose(0, 2, 1) + same.transpose(2, 1, 0)
-        return WordTriples(
-            *self._first_two(self._sum(halves), halves), cube / self._triple_weight(halves)
-        )
+        return WordTriples(*self._first_two(halves), cube / self._triple_weight(halves))
 
     def _same_words_in_triples(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
         """Rows w, h (V, r) such that triples with a repeated word sum to three placements.

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self
 
@@ -22,9 +23,9 @@ _MOST_PARTS = 16
 # adding the tables up costs more than a second thread gains.
 _NONZEROS_A_WORD = 16
 _MOST_TABLE_BYTES = 2**28
-# Rows of tables are padded to whole lines of the cache, 16 float32: at k = 50 a third faster than
-# ragged rows.
-_LANES = 16
+# Rows of tables are padded to whole vectors of 8 float32: at k = 50 a third faster than ragged
+# rows, and as fast as whole lines of the cache in less memory.
+_LANES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +68,7 @@ class Documents:
         """The number of different words in each document, added up."""
         return int(self.starts[-1] - self.starts[0])
 
-    @property
+    @cached_property
     def lengths(self) -> Any:
         """(n,) float64, the number of tokens of each document."""
         ends = np.concatenate([[0.0], np.cumsum(self.counts, dtype=np.float64)])

@@ -85,16 +85,20 @@ class Completing:
         self._known, self._scored = halves(documents, seed)
         self._n_topics, self._n_threads = len(topics), n_threads
         self._table = padded(topics.T, topics.dtype)
+        self._expected: Any = None
 
     def __call__(self, alpha: Any) -> Completion:
-        """The score of the second halves, given the first, under one prior of the mixtures."""
+        """The score of the second halves, given the first, under one prior of the mixtures.
+
+        The mixtures go on from those of the last prior, if there was one.
+        """
         table = self._table
         prior = read_prior(alpha, self._n_topics, "alpha", table.dtype)
         with Workers(self._n_threads) as workers:
-            expected = expected_topic_counts(
-                self._known, table, prior, _MAX_ITER, _TOLERANCE, workers
+            self._expected = expected_topic_counts(
+                self._known, table, prior, _MAX_ITER, _TOLERANCE, workers, self._expected
             )
-            scores = log_likelihoods(self._scored, table, prior, expected, workers)
+            scores = log_likelihoods(self._scored, table, prior, self._expected, workers)
         return Completion(scores, self._scored.lengths)
 
 
