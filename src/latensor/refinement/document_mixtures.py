@@ -80,7 +80,7 @@ def expected_topic_counts(
     max_iter = check_positive_int(max_iter, "max_iter")
     if not 0 <= tol < 1:
         raise InvalidInputError(f"tol={tol!r} must be a share of a document's tokens, in [0, 1)")
-    alpha = padded(prior, table.dtype)
+    alpha = padded(prior, table.dtype, table.shape[1])
     if expected is None:
         expected = even_mixtures(documents, len(prior), table.shape[1])
 

@@ -117,7 +117,7 @@ def log_likelihoods(
     """(n,) log-likelihoods of documents with (n, w) expected topic counts known from elsewhere."""
     from latensor.refinement._kernels import score_documents
 
-    alpha = padded(prior, table.dtype)
+    alpha = padded(prior, table.dtype, table.shape[1])
     smallest = table.dtype.type(np.finfo(table.dtype).tiny)
     out = np.empty(len(documents))
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from latensor.refinement.corpus import Corpus
-from latensor.refinement.documents import Workers, padded, padded_width
-from latensor.refinement.in_place.shares import WordShares, ascending, distinct
+from latensor.refinement.documents import Workers, padded
+from latensor.refinement.in_place.shares import WordShares, ascending, distinct, table_width
 from latensor.refinement.word_counts import left_out_share
 
 # Told the number of a pass; True to stop.
@@ -35,7 +35,7 @@ _PASSES_WITH_ALL = 60
 
 def shares_fit(n_nonzeros: int, n_topics: int, dtype: Any) -> bool:
     """Whether the shares of all words of all documents may be kept."""
-    return n_nonzeros * padded_width(n_topics) * int(dtype.itemsize) <= _MOST_BYTES
+    return n_nonzeros * table_width(n_topics) * int(dtype.itemsize) <= _MOST_BYTES
 
 
 class InPlacePasses:
@@ -89,7 +89,7 @@ class InPlacePasses:
         )
         self._word_prior = word_prior
         tokens = corpus.n_tokens / k
-        start = padded(topics.T, documents.counts.dtype)
+        start = padded(topics.T, documents.counts.dtype, self._shares.width)
         start[:, :k] = (start[:, :k] * tokens + word_prior) / (tokens + word_prior * n_words)
         self._start: Any = start
         self._kept: Any = None

