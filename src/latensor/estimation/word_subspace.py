@@ -139,9 +139,10 @@ def find_subspace(
             noisy = bool(values[min(rank, width - 1)] > _NOISELESS * values[least - 1])
         if not noisy:
             passed, basis = batches, _orthonormal(basis.astype(np.float64))
-        basis = _orthonormal(basis)
+        basis, product = _orthonormal(basis, out=product), basis
     sums = _pass(passed, sums.turned(basis), callback)
-    return replace(subspace_of_sums(sums, concentration, rank, least), noisy=noisy)
+    found = subspace_of_sums(sums, concentration, rank, least, room=product)
+    return replace(found, noisy=noisy)
 
 
 def _start(seen: Any, n_words: int, width: int, rng: np.random.Generator) -> Any:
@@ -228,7 +229,11 @@ def _orthonormal(matrix: Any, out: Any = None) -> Any:
 
 
 def subspace_of_sums(
-    sums: WordPairAccumulator, concentration: float, rank: int | None = None, at_least: int = 1
+    sums: WordPairAccumulator,
+    concentration: float,
+    rank: int | None = None,
+    at_least: int = 1,
+    room: Any = None,
 ) -> WordSubspace:
     """The leading directions of M2 within the basis that it was summed along.
 
@@ -238,10 +243,11 @@ def subspace_of_sums(
     concentration : float, a of M2
     rank : int, directions to keep; None for those that are usable
     at_least : int, with fewer usable directions the topics are not identifiable
+    room : an array of the shape of the basis that may be written to
     """
     basis, scale = sums.basis, sums.scale
     with one_blas_thread():
-        halves = sums.core((0,)), sums.core((1,))
+        halves = sums.core((0,), room), sums.core((1,), room)
         core = halves[0].merged(halves[1])
         values, vectors = falling_eigenpairs(_corrected(core, concentration))
         usable = usable_rank(values, len(scale))
@@ -256,7 +262,7 @@ def subspace_of_sums(
         directions = (basis @ kept.astype(basis.dtype)).astype(np.float64)
         if basis.dtype != np.float64:
             directions = _orthonormal(directions)
-    directions = np.ascontiguousarray(with_signs(directions))
+    directions *= _signs(directions)
     return WordSubspace(directions, scale, sums.cap, values, (turned[0], turned[1]))
 
 
@@ -274,9 +280,12 @@ def falling_eigenpairs(matrix: Any) -> tuple[Any, Any]:
 
 def with_signs(columns: Any) -> Any:
     """Columns whose entry of largest magnitude is positive: rounding must not turn them around."""
-    largest = np.abs(columns).argmax(axis=0)
-    signs = np.sign(columns[largest, np.arange(columns.shape[1])])
-    return columns * np.where(signs == 0, 1.0, signs)
+    return columns * _signs(columns)
+
+
+def _signs(columns: Any) -> Any:
+    """(r,) 1 or -1, by which columns get a positive entry of largest magnitude."""
+    return np.where(columns.max(axis=0) >= -columns.min(axis=0), 1.0, -1.0)
 
 
 def _symmetric(matrix: Any) -> Any:

@@ -213,11 +213,14 @@ class WordPairAccumulator:
         """
         return WordPairs(*self._first_two(halves, dtype, out))
 
-    def core(self, halves: tuple[int, ...] = (0, 1)) -> WordCore:
-        """The first two moments along the basis, in the precision of the sums."""
+    def core(self, halves: tuple[int, ...] = (0, 1), room: Any = None) -> WordCore:
+        """The first two moments along the basis, in the precision of the sums.
+
+        Their product with the basis is put into `room` where that is given and fits.
+        """
         sums = self._sums[halves[0]]
         kind = np.dtype(np.float64) if sums is None else sums.dtype
-        pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype))
+        pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype), room)
         with one_blas_thread():
             first, second = self.basis.T @ pairs.mean, self.basis.T @ pairs.product
         chosen = list(halves)
