@@ -27,33 +27,29 @@ class _Limit:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._holders = 0
-        self._libraries: Any = None
-        self._before: list[int] = []
+        self._controller: Any = None
+        self._limiter: Any = None
 
     def acquire(self) -> None:
         with self._lock:
             self._holders += 1
             if self._holders == 1:
-                libraries = self._known_libraries()
-                self._before = [library.get_num_threads() for library in libraries]
-                for library in libraries:
-                    library.set_num_threads(1)
+                self._limiter = self._known_libraries().limit(limits=1, user_api="blas")
 
     def release(self) -> None:
         with self._lock:
             self._holders -= 1
             if self._holders == 0:
-                for library, before in zip(self._libraries, self._before, strict=True):
-                    library.set_num_threads(before)
+                self._limiter.restore_original_limits()
 
     def _known_libraries(self) -> Any:
-        # Looking for the loaded libraries costs milliseconds, setting a number a microsecond.
-        if self._libraries is None:
+        # Looking for the loaded libraries costs milliseconds, setting a number microseconds.
+        if self._controller is None:
             import scipy.linalg  # noqa: F401 - brings its own BLAS, which must be found too
             from threadpoolctl import ThreadpoolController
 
-            self._libraries = ThreadpoolController().select(user_api="blas").lib_controllers
-        return self._libraries
+            self._controller = ThreadpoolController()
+        return self._controller
 
 
 _limit = _Limit()
