@@ -5,12 +5,13 @@
     python -m benchmarks.topics --store topics.json --reuse-peers only ours is run again
     python -m benchmarks.topics --store topics.json --render --write
 
-Figures are process CPU seconds of `fit` on one thread, each contestant alone in a process. Peers
-run at their defaults and with our priors (alpha 0.1, beta 0.05, not optimized). Their numbers of
-iterations are chosen by completion perplexity of a tenth of the training documents, held out
-for that, with the first seed; all seeds then use that number on all training documents. See
-`topics_scores` for how quality is measured. Real text is read from the folder that LATENSOR_DATA
-names, and skipped without it.
+Figures are process CPU seconds of `fit` on one thread, each contestant alone in a process. Runs
+under two seconds are repeated, for the median of seven: the speed of shared machines changes from
+one second to the next. Peers run at their defaults and with our priors (alpha 0.1, beta 0.05, not
+optimized). Their numbers of iterations are chosen by completion perplexity of a tenth of the
+training documents, held out for that, with the first seed; all seeds then use that number on all
+training documents. See `topics_scores` for how quality is measured. Real text is read from the
+folder that LATENSOR_DATA names, and skipped without it.
 """
 
 from __future__ import annotations
@@ -49,6 +50,8 @@ from benchmarks.topics_table import ORACLES, render  # noqa: E402
 ROOT = Path(__file__).parent.parent
 PEERS = [name for name in CONTESTANTS if name != OURS]
 Say = Callable[[str], None]
+# Runs of so few seconds are repeated so many times, for the median time.
+_SHORT, _SHORT_RUNS = 2.0, 7
 
 
 def fit_apart(name: str, counts: Any, task: Task, limit: float, say: Say) -> list[Found]:
@@ -75,6 +78,22 @@ def fit_apart(name: str, counts: Any, task: Task, limit: float, say: Say) -> lis
                     seconds = float(saved["seconds"])
                     found.append((setting, seconds, saved["topics"], saved["alpha"]))
         return found
+
+
+def fit_often(
+    name: str, counts: Any, task: Task, least: int, limit: float, say: Say
+) -> list[Found]:
+    """What a contestant found, with the median time of `least` runs, or of more short ones."""
+    found = fit_apart(name, counts, task, limit, say)
+    if not found:
+        return []
+    count = _SHORT_RUNS if found[-1][1] < _SHORT else least
+    times = [found[-1][1]]
+    for _ in range(1, count):
+        again = fit_apart(name, counts, task, limit, say)
+        times.extend(run[1] for run in again[-1:])
+    setting, _, topics, alpha = found[-1]
+    return [*found[:-1], (setting, statistics.median(times), topics, alpha)]
 
 
 def scores(found: Found, documents: Documents, completion: Completion) -> dict[str, float]:
@@ -134,7 +153,7 @@ def measure_peer(
     )
     path = [
         scores(found, documents, completion)
-        for found in fit_apart(name, documents.train, task, options.limit, say)
+        for found in fit_often(name, documents.train, task, 1, options.limit, say)
     ]
     if path:
         row = {**path[-1], "path": path[:-1]}
@@ -173,13 +192,9 @@ def measure(corpus: Corpus, stored: dict[str, Any], options: argparse.Namespace,
                 options.save()
         if options.ours:
             task = Task(corpus.n_components, (0,), seed, True)
-            runs = [
-                fit_apart(OURS, documents.train, task, options.limit, say)
-                for _ in range(options.repeat)
-            ]
-            if all(runs):
-                row[OURS] = scores(runs[0][0], documents, completion)
-                row[OURS]["seconds"] = statistics.median(run[0][1] for run in runs)
+            found = fit_often(OURS, documents.train, task, options.repeat, options.limit, say)
+            if found:
+                row[OURS] = scores(found[-1], documents, completion)
             say(f"{corpus.name} {seed} {OURS}: {brief(row.get(OURS))}")
             options.save()
 

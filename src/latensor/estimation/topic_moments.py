@@ -182,10 +182,13 @@ class _Core:
         share = solution.concentration / (solution.concentration + 1)
         sums = np.where(solution.sums == 0, np.finfo(float).tiny, solution.sums)
         order = np.argsort(-np.abs(sums), kind="stable")
-        lift, sums = solution.lift[:, order], sums[order]
-        topics = self.product @ lift - share * np.outer(self.mean, self.first @ lift)
+        sums = sums[order]
+        lift = solution.lift.T[order] / sums[:, None]
+        topics = lift @ self.product.T
+        topics -= np.outer(share * (lift @ self.first), self.mean)
+        topics *= self.unscale
         return TopicMoments(
-            topics.T * self.unscale / sums[:, None],
+            topics,
             sums**2,
             solution.concentration,
             solution.found.off_diagonal,
@@ -254,10 +257,13 @@ def as_probabilities(topics: Any, totals: Any, smoothing: float) -> Any:
     smoothing : float, its share
     """
     topics = np.maximum(topics, 0.0)
-    sums = topics.sum(axis=1, keepdims=True)
+    sums = topics.sum(axis=1)
     unigram = totals / totals.sum()
-    topics = np.where(sums > 0, topics / np.where(sums > 0, sums, 1.0), unigram)
-    return (1 - smoothing) * topics + smoothing * unigram
+    topics *= ((1 - smoothing) / np.where(sums > 0, sums, 1.0))[:, None]
+    topics[sums == 0] = (1 - smoothing) * unigram
+    if smoothing > 0:
+        topics += smoothing * unigram
+    return topics
 
 
 def dual_basis(topics: Any, basis: Any = None) -> Any:

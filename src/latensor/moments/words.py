@@ -338,15 +338,16 @@ class WordTripleAccumulator(WordPairAccumulator):
 
 def add_cubes(first: Any, second: Any, third: Any, out: Any, n_threads: int = 1) -> None:
     """Add sum_i a_i (x) b_i (x) c_i to out, for slices a <= b only, where a and b are alike."""
+    # Products run along the rows, of which there are many more than columns.
+    a, b = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
 
     def add(index: int) -> None:
-        for start in range(0, len(first), _ROWS):
+        for start in range(0, len(third), _ROWS):
             rows = slice(start, start + _ROWS)
-            block = first[rows, index, None] * second[rows, index:]
-            out[index, index:] += block.T @ third[rows]
+            out[index, index:] += (a[index, rows] * b[index:, rows]) @ third[rows]
 
     with one_blas_thread():
-        run_tasks(add, [(index,) for index in range(first.shape[1])], n_threads)
+        run_tasks(add, [(index,) for index in range(len(a))], n_threads)
 
 
 def _from_half(cube: Any) -> Any:
