@@ -182,11 +182,11 @@ class _Core:
         share = solution.concentration / (solution.concentration + 1)
         sums = np.where(solution.sums == 0, np.finfo(float).tiny, solution.sums)
         order = np.argsort(-np.abs(sums), kind="stable")
-        sums = sums[order]
-        lift = solution.lift.T[order] / sums[:, None]
+        lift, sums = solution.lift.T[order], sums[order]
         topics = lift @ self.product.T
         topics -= np.outer(share * (lift @ self.first), self.mean)
         topics *= self.unscale
+        topics /= sums[:, None]
         return TopicMoments(
             topics,
             sums**2,
@@ -260,7 +260,7 @@ def as_probabilities(topics: Any, totals: Any, smoothing: float) -> Any:
     sums = topics.sum(axis=1)
     unigram = totals / totals.sum()
     topics *= ((1 - smoothing) / np.where(sums > 0, sums, 1.0))[:, None]
-    topics[sums == 0] = (1 - smoothing) * unigram
+    topics[~(sums > 0)] = (1 - smoothing) * unigram
     if smoothing > 0:
         topics += smoothing * unigram
     return topics

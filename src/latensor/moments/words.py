@@ -255,7 +255,7 @@ class WordPairAccumulator:
         weight = or_one(weights[1])
         factor = (self.scale / weight).astype(dtype)
         same_word = (self.scale**2 / weight * pairs).astype(dtype)
-        product = room_for(self.basis.shape, np.promote_types(dtype, parts[0].dtype), out)
+        product = room_for(self.basis.shape, np.result_type(dtype, *parts), out)
         first = self._width() - self.basis.shape[1]
         without_same_word(factor, parts[0], first, same_word, self.basis, product)
         for part in parts[1:]:
