@@ -153,6 +153,28 @@ def test_totals_count_empty_and_short_documents():
     np.testing.assert_array_equal(totals.document_frequencies, [3, 2])
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_memory_that_is_used_again_changes_nothing(dtype):
+    rng = np.random.default_rng(3)
+    scale = rng.uniform(0.5, 2.0, WORDS)
+    first, second = rng.standard_normal((2, WORDS, 2)).astype(dtype)
+    before = WordPairAccumulator(first, scale, CAP).update(documents(4, dtype=dtype))
+    counts = documents(5, dtype=dtype)
+    for parts in ((counts,), (counts[:4], counts[4:]), (counts[:1],)):
+        fresh = WordPairAccumulator(second, scale, CAP)
+        again = before.turned(second)
+        for part in parts:
+            fresh.update(part)
+            again.update(part)
+        room = np.full((WORDS, 2), np.nan, dtype)
+        for one, other in zip(fresh.halves(), again.halves(), strict=True):
+            np.testing.assert_array_equal(one.product, other.product)
+        expected, found = fresh.pairs(dtype=dtype), again.pairs(dtype=dtype, out=room)
+        np.testing.assert_array_equal(expected.product, found.product)
+        assert (found.product is room) == (len(parts) == 1 or dtype == np.float64)
+        before = again
+
+
 def test_what_does_not_fit_together_is_refused():
     basis, ones = np.eye(WORDS), np.ones(WORDS)
     start = WordPairAccumulator(basis, ones, CAP)

@@ -9,6 +9,7 @@ from latensor.refinement import topics as polish_module
 from latensor.refinement.documents import Documents
 from latensor.refinement.in_place import passes as in_place
 from latensor.refinement.in_place import shares as in_place_shares
+from latensor.refinement.in_place._kernels import _MANY_WORDS
 from latensor.refinement.topic_passes import (
     _FIRST_STEPS,
     _MOMENTUM,
@@ -77,7 +78,7 @@ def reference_polish(counts, topics, alpha, b, passes):
 
 
 def reference_in_place(counts, topics, alpha, b, passes):
-    """Passes word by word, over documents in the order of their keys."""
+    """Passes word by word, or by pairs of words, over documents in the order of their keys."""
     k, n_words = topics.shape
     order = np.argsort(Documents.of(counts, np.float64).keys(0), kind="stable")
     documents = counts.toarray()[order]
@@ -98,14 +99,18 @@ def reference_in_place(counts, topics, alpha, b, passes):
         speed = in_place._SPEED if number else 1.0
         for d, document in enumerate(documents):
             sums = table.sum(axis=0)
-            for word in np.flatnonzero(document):
-                old = shares[d, word]
-                new = np.maximum(table[word] - left_out * document[word] * old, b) / sums
+            words = np.flatnonzero(document)
+            paired = len(words) - len(words) % 2 if len(words) >= _MANY_WORDS else 0
+            steps = [*words[:paired].reshape(-1, 2), *words[paired:, None]]
+            for step in steps:
+                counted = document[step][:, None]
+                old = shares[d, step]
+                new = np.maximum(table[step] - left_out * counted * old, b) / sums
                 new = new * (np.maximum(mixtures[d] - 2 * old, 0) + alpha)
-                new = np.maximum(old + speed * (new / new.sum() - old), 0)
-                table[word] += document[word] * (new - old)
-                mixtures[d] += document[word] * (new - old)
-                shares[d, word] = new
+                new = np.maximum(old + speed * (new / new.sum(axis=1, keepdims=True) - old), 0)
+                table[step] += counted * (new - old)
+                mixtures[d] += (counted * (new - old)).sum(axis=0)
+                shares[d, step] = new
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     found = np.maximum(table.T - b, 0)
@@ -117,10 +122,17 @@ def reference_in_place(counts, topics, alpha, b, passes):
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-10), (np.float32, 2e-4)])
 @pytest.mark.parametrize("k", [1, 3, 17])
 @pytest.mark.parametrize("passes", [1, 2, 5])
-@pytest.mark.parametrize("reference", [reference_polish, reference_in_place])
-def test_passes_are_those_of_the_reference(reference, k, passes, dtype, tolerance, monkeypatch):
+@pytest.mark.parametrize(
+    "reference, many_words",
+    [(reference_polish, False), (reference_in_place, False), (reference_in_place, True)],
+)
+def test_passes_are_those_of_the_reference(
+    reference, many_words, k, passes, dtype, tolerance, monkeypatch
+):
     monkeypatch.setattr(polish_module, "shares_fit", lambda *_: reference is reference_in_place)
-    planted = sample(1, 60, 30, 3, length=20)
+    planted = sample(1, 60, 30, 3, length=20, concentration=5.0 if many_words else 0.05)
+    words = np.diff(planted.counts.indptr)
+    assert len(np.unique(words[words >= _MANY_WORDS] % 2)) == (2 if many_words else 0)
     start = np.random.default_rng(2).dirichlet(np.ones(30), k).astype(dtype)
     alpha = np.linspace(0.05, 0.3, k)
     found = polish_topics(
