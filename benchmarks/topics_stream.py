@@ -75,7 +75,9 @@ def learn(path: Path, result: Path, n_components: int) -> None:
     for _ in read_documents(path):
         pass
     stages("reading alone, for comparison")
-    model = LatentDirichletAllocation(n_components=n_components, random_state=0, callback=stages)
+    model = LatentDirichletAllocation(
+        n_components=n_components, random_state=0, n_jobs=-1, callback=stages
+    )
     began = now()
     model.fit(read_documents(path))
     stages("after the last batch")

@@ -9,7 +9,7 @@ import numpy as np
 
 from latensor.refinement.corpus import Corpus
 from latensor.refinement.document_mixtures import even_mixtures
-from latensor.refinement.documents import Documents, Workers
+from latensor.refinement.documents import Documents, Workers, padded_width
 from latensor.refinement.word_counts import WordCounts
 
 # Told the number of a pass; True to stop.
@@ -192,13 +192,16 @@ class StreamedPasses(_CountedPasses):
         workers: Workers,
     ) -> None:
         self._corpus = corpus
-        per_batch = corpus.n_nonzeros // max(corpus.n_batches, 1)
+        k, n_words = topics.shape
+        table_bytes = n_words * padded_width(k) * topics.dtype.itemsize
+        most = min(_MOST_BLOCKS, corpus.n_batches, _MOST_BLOCK_BYTES // table_bytes)
+        self._n_blocks = max(most, 1)
+        # Threads add into tables of their own, which are put together once a block.
+        per_block = corpus.n_nonzeros // self._n_blocks
         self.counts = WordCounts(
-            topics, corpus.n_tokens, document_prior, word_prior, per_batch, workers
+            topics, corpus.n_tokens, document_prior, word_prior, per_block, workers
         )
         latest = self.counts.latest
-        most = min(_MOST_BLOCKS, corpus.n_batches, _MOST_BLOCK_BYTES // latest.nbytes)
-        self._n_blocks = max(most, 1)
         self._blocks = np.repeat(
             latest[None] / latest.dtype.type(self._n_blocks), self._n_blocks, 0
         )
