@@ -99,8 +99,8 @@ def test_the_normal_equations_are_those_of_the_jacobian(order, rng):
     )
     normal, gradient = core.normal_equations(point)
     # As good as central differences are.
-    np.testing.assert_allclose(order * normal, jacobian.T @ jacobian, atol=1e-6)
-    np.testing.assert_allclose(order * gradient, jacobian.T @ residual(flat), atol=1e-6)
+    np.testing.assert_allclose(order * normal, jacobian.T @ jacobian, atol=1e-7)
+    np.testing.assert_allclose(order * gradient, jacobian.T @ residual(flat), atol=1e-8)
     assert point.loss == pytest.approx(float(residual(flat) @ residual(flat)))
     assert core.step(point).loss < point.loss
 
