@@ -1,3 +1,5 @@
+"""Symmetric least squares: steps are those of their formulas, and find what was planted."""
+
 import numpy as np
 import pytest
 

@@ -38,7 +38,7 @@ def test_population_moments_give_topics_and_alpha_back(seed):
     )
     distances, order = topic_distance(fitted.components_, topics)
     assert distances.max() < 1e-8
-    np.testing.assert_allclose(fitted.alpha_[order], alpha, rtol=1e-7)
+    np.testing.assert_allclose(fitted.alpha_[order], alpha, rtol=1e-8)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,3 +1,5 @@
+"""The polish of topics against plain references: passes in place, in memory and over a stream."""
+
 import numpy as np
 import pytest
 import scipy.sparse

@@ -1,4 +1,4 @@
-"""Numba kernels of word moments: sparse counts times a matrix, and halves by content.
+"""Numba kernels of word moments: counts times a matrix, halves by content, moments from sums.
 
 Plain loops over CSR arrays; the checks are done by the callers. Every call works on a range of
 rows and writes to its own place, so that any number of threads gives the same bits.

@@ -1,4 +1,4 @@
-"""The polish of topics word by word: every decision counts before the next word is looked at."""
+"""The polish of topics word by word, or in pairs: a decision counts before the next is made."""
 
 from latensor.refinement.in_place.passes import InPlacePasses, shares_fit
 

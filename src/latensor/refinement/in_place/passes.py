@@ -1,4 +1,4 @@
-"""Passes that renew the topics of one word after the other, for documents whose shares fit."""
+"""Passes that renew the topics of one word, or two, after the other, where all shares fit."""
 
 from __future__ import annotations
 
