@@ -4,9 +4,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latensor.decomposition import AlternatingLeastSquares, Status, decompose
-from latensor.decomposition.nonnegative import nonnegative_rows
-from latensor.decomposition.problem import DenseProblem, contract_rows, squared_norm
-from latensor.decomposition.solves import solve_gram
+from latensor.decomposition.optimize.nonnegative import nonnegative_rows
+from latensor.decomposition.optimize.problem import DenseProblem, contract_rows, squared_norm
+from latensor.decomposition.optimize.solves import solve_gram
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import CPTensor
 

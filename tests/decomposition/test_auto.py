@@ -2,23 +2,23 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
-from latensor.decomposition.alternating import Sweeps, balanced
-from latensor.decomposition.compression import (
-    compress_contractible,
-    compress_dense,
-    compressed_shape,
-    leading_directions,
-    unfolding,
-)
-from latensor.decomposition.problem import DenseProblem, multiply_mode, squared_norm
-from latensor.decomposition.reduction import component_costs
-from latensor.decomposition.setup import as_problem, as_tensor
-from latensor.decomposition.starts import (
+from latensor.decomposition.auto.reduction import component_costs
+from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.optimize.problem import DenseProblem, multiply_mode, squared_norm
+from latensor.decomposition.optimize.starts import (
     Pencils,
     leading_part,
     leading_rank_one,
     pencil_modes,
     rank_one_rows,
+)
+from latensor.decomposition.setup import as_problem, as_tensor
+from latensor.decomposition.subspace.compression import (
+    compress_contractible,
+    compress_dense,
+    compressed_shape,
+    leading_directions,
+    unfolding,
 )
 from latensor.tensors import CPTensor
 

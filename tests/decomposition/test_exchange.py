@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import decompose
-from latensor.decomposition.alternating import Sweeps
-from latensor.decomposition.exchange import Exchange
-from latensor.decomposition.iteration import Monitor
-from latensor.decomposition.newton import NewtonSteps
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.starts import random_start
+from latensor.decomposition.auto.exchange import Exchange
+from latensor.decomposition.optimize.alternating import Sweeps
+from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.starts import random_start
 from latensor.tensors import CPTensor
 
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
-from latensor.decomposition.newton import NewtonSteps, _System
-from latensor.decomposition.problem import DenseProblem
+from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps, _System
+from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.exceptions import InvalidInputError
 
 from .planted import planted, relative_error, worst_match

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from latensor.decomposition.joint_diagonalization import (
+from latensor.decomposition.algorithms.joint_diagonalization import (
     JointDiagonalization,
     diagonal_of,
     off_diagonal,
@@ -45,7 +45,7 @@ def reference_sweep(matrices, vectors):
 
 @pytest.mark.parametrize(("size", "count"), [(2, 1), (5, 3), (8, 8), (3, 20)])
 def test_the_kernel_does_what_the_reference_does(rng, size, count):
-    from latensor.decomposition._kernels import jacobi_sweep
+    from latensor.decomposition.algorithms._kernels import jacobi_sweep
 
     matrices = rng.standard_normal((count, size, size))
     matrices = matrices + matrices.transpose(0, 2, 1)
@@ -235,7 +235,6 @@ def test_diagonal_of_contracts_with_every_column(seed, order, size):
 
 
 def test_importing_the_module_does_not_import_numba():
-    code = (
-        "import sys, latensor.decomposition.joint_diagonalization;sys.exit('numba' in sys.modules)"
-    )
+    code = "import sys, latensor.decomposition.algorithms.joint_diagonalization;"
+        "sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition import AlternatingLeastSquares, auto, decompose
-from latensor.decomposition.masked import MaskedSweeps, observe
+from latensor.decomposition import AlternatingLeastSquares, decompose
+from latensor.decomposition.auto import automatic
+from latensor.decomposition.optimize.masked import MaskedSweeps, observe
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import SparseTensor
@@ -135,7 +136,7 @@ def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
     mask[0, 0, 0] = False
     norm = np.linalg.norm(tensor[mask])
     result = decompose(tensor, 4, mask=mask, random_state=seed)
-    monkeypatch.setattr(auto, "_RUNAWAY", np.inf)
+    monkeypatch.setattr(automatic, "_RUNAWAY", np.inf)
     free = decompose(tensor, 4, mask=mask, random_state=seed)
     assert np.abs(free.weights).max() > 10 * norm
     assert np.abs(result.weights).max() < 0.7 * np.abs(free.weights).max()

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition.deflation import Deflated
-from latensor.decomposition.power_method import PowerMethod
-from latensor.decomposition.rank_one import climb_symmetric, escape
+from latensor.decomposition.algorithms.deflation import Deflated
+from latensor.decomposition.algorithms.power_method import PowerMethod
+from latensor.decomposition.algorithms.rank_one import climb_symmetric, escape
 from latensor.decomposition.result import Status
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import CPTensor, DenseTensor, MomentTensor, spectral_norm

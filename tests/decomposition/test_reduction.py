@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import decompose
-from latensor.decomposition.alternating import Sweeps, balanced
 from latensor.decomposition.auto import Automatic
-from latensor.decomposition.compression import compress_dense, compress_to_signal
-from latensor.decomposition.contests import Contests
-from latensor.decomposition.core_fit import CoreFit
-from latensor.decomposition.iteration import Monitor
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.reduction import cheapest_reduction, similarity
-from latensor.decomposition.starts import random_start
+from latensor.decomposition.auto.contests import Contests
+from latensor.decomposition.auto.core_fit import CoreFit
+from latensor.decomposition.auto.reduction import cheapest_reduction, similarity
+from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.starts import random_start
+from latensor.decomposition.subspace.compression import compress_dense, compress_to_signal
 
 from .planted import compose, planted, relative_error, worst_match
 

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import GaussNewton, SharedFactor, Status, decompose
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.shared_factor import SharedSteps, shared_directions
+from latensor.decomposition.algorithms.shared_factor import SharedSteps, shared_directions
+from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.tensors import MomentTensor, symmetrize
 
 from .planted import compose, relative_error, worst_match

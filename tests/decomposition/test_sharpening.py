@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 import latensor as lt
-from latensor.decomposition.alternating import Sweeps
-from latensor.decomposition.compression import Compression, compress_dense, unfolding
-from latensor.decomposition.core_fit import CoreFit
-from latensor.decomposition.iteration import Monitor
-from latensor.decomposition.problem import ContractibleProblem, DenseProblem
-from latensor.decomposition.sharpening import Directions, narrowed, sharpened, visible
-from latensor.decomposition.start_search import NoiseFloor
+from latensor.decomposition.auto.core_fit import CoreFit
+from latensor.decomposition.auto.start_search import NoiseFloor
+from latensor.decomposition.optimize.alternating import Sweeps
+from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.problem import ContractibleProblem, DenseProblem
+from latensor.decomposition.subspace.compression import Compression, compress_dense, unfolding
+from latensor.decomposition.subspace.sharpening import Directions, narrowed, sharpened, visible
 from latensor.tensors.dense import DenseTensor
 
 from .planted import compose

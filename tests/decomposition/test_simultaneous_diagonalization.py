@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition.pencils import separate
-from latensor.decomposition.result import Status
-from latensor.decomposition.simultaneous_diagonalization import (
+from latensor.decomposition.algorithms.jennrich import (
     SimultaneousDiagonalization,
     group_modes,
 )
+from latensor.decomposition.algorithms.pencils import separate
+from latensor.decomposition.result import Status
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import CPTensor, MomentTensor
 

@@ -3,12 +3,15 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition.problem import DenseProblem
+from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
+from latensor.decomposition.algorithms.symmetric_spectral import (
+    SymmetricSpectral,
+    whitened_directions,
+)
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
+from latensor.decomposition.optimize.symmetric_sweeps import SymmetricSweeps
 from latensor.decomposition.result import Status
-from latensor.decomposition.symmetric_least_squares import SymmetricLeastSquares
-from latensor.decomposition.symmetric_newton import SymmetricCore
-from latensor.decomposition.symmetric_spectral import SymmetricSpectral, whitened_directions
-from latensor.decomposition.symmetric_sweeps import SymmetricSweeps
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import CPTensor, MomentTensor, khatri_rao, unfold
 

@@ -1,18 +1,38 @@
 """Decompositions of tensors: one file per algorithm, one loop for all of them."""
 
+import sys
+
+from latensor.decomposition.algorithms.als import AlternatingLeastSquares
+from latensor.decomposition.algorithms.gauss_newton import GaussNewton
+from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
+from latensor.decomposition.algorithms.joint_diagonalization import (
+    JointDecomposition,
+    JointDiagonalization,
+)
+from latensor.decomposition.algorithms.power_method import PowerMethod
+from latensor.decomposition.algorithms.shared_factor import SharedFactor
+from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
+from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.gauss_newton import GaussNewton
-from latensor.decomposition.iteration import Progress
-from latensor.decomposition.joint_diagonalization import JointDecomposition, JointDiagonalization
-from latensor.decomposition.least_squares import AlternatingLeastSquares
-from latensor.decomposition.power_method import PowerMethod
+from latensor.decomposition.optimize.iteration import Progress
 from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.shared_factor import SharedFactor
-from latensor.decomposition.simultaneous_diagonalization import SimultaneousDiagonalization
-from latensor.decomposition.symmetric_least_squares import SymmetricLeastSquares
-from latensor.decomposition.symmetric_spectral import SymmetricSpectral
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
+
+# Where the modules of public names stood before they had folders.
+for _name, _class in {
+    "gauss_newton": GaussNewton,
+    "iteration": Progress,
+    "joint_diagonalization": JointDiagonalization,
+    "least_squares": AlternatingLeastSquares,
+    "power_method": PowerMethod,
+    "shared_factor": SharedFactor,
+    "simultaneous_diagonalization": SimultaneousDiagonalization,
+    "symmetric_least_squares": SymmetricLeastSquares,
+    "symmetric_spectral": SymmetricSpectral,
+}.items():
+    sys.modules[f"{__name__}.{_name}"] = sys.modules[_class.__module__]
+del _name, _class
 
 __all__ = [
     "AlternatingLeastSquares",

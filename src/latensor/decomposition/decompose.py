@@ -9,12 +9,12 @@ from math import prod
 from typing import Any
 
 from latensor.arrays import RandomState, generator, one_blas_thread, to_host
+from latensor.decomposition.algorithms.shared_factor import SharedFactor
 from latensor.decomposition.auto import Automatic
-from latensor.decomposition.iteration import Callback
+from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.progress import watched
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
-from latensor.decomposition.shared_factor import SharedFactor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, Namespace, like, machine_epsilon, to_host
-from latensor.decomposition.compression import unfolding
-from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.nonnegative import nonnegative_rows
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.nonnegative import nonnegative_rows
+from latensor.decomposition.optimize.problem import multiply_mode, widened
 from latensor.decomposition.orthogonal_fit import CANCELLATION
 from latensor.decomposition.orthogonal_tucker import (
     Subspaces,
@@ -26,8 +26,8 @@ from latensor.decomposition.orthogonal_tucker import (
     sweep_modes,
     truncate,
 )
-from latensor.decomposition.problem import multiply_mode, widened
 from latensor.decomposition.result import Status
+from latensor.decomposition.subspace.compression import unfolding
 from latensor.decomposition.tucker_compression import compress, oversampled
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor

@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, machine_epsilon
 from latensor.arrays.subspace import orthonormal
-from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.orthogonal_tucker import (
     Subspaces,
     Truncation,

@@ -24,7 +24,8 @@ from latensor.arrays import (
 )
 from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
-from latensor.decomposition.mode_directions import (
+from latensor.decomposition.optimize.problem import squared_norm as host_squared_norm
+from latensor.decomposition.subspace.mode_directions import (
     falling_eigenpairs,
     improved_directions,
     leading_directions,
@@ -32,7 +33,6 @@ from latensor.decomposition.mode_directions import (
     mode_gram,
     widened_basis,
 )
-from latensor.decomposition.problem import squared_norm as host_squared_norm
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor, contract_mode, contract_modes, frobenius
 

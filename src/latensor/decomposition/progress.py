@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from latensor.decomposition.iteration import Progress
+from latensor.decomposition.optimize.iteration import Progress
 
 
 @contextmanager

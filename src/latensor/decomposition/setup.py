@@ -9,8 +9,13 @@ import numpy as np
 
 from latensor.arrays import Array, check_mode, is_numpy, like, to_host
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.iteration import Monitor
-from latensor.decomposition.problem import ContractibleProblem, DenseProblem, Problem, widened
+from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.problem import (
+    ContractibleProblem,
+    DenseProblem,
+    Problem,
+    widened,
+)
 from latensor.decomposition.result import Decomposition, Status
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible

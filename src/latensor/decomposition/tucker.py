@@ -10,8 +10,8 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.iteration import Callback, Monitor
 from latensor.decomposition.nonnegative_tucker import nonnegative_fit
+from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.orthogonal_fit import OrthogonalFit
 from latensor.decomposition.orthogonal_tucker import (
     Subspaces,

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, machine_epsilon, to_host
+from latensor.decomposition.algorithms.als import compress
 from latensor.decomposition.auto import Automatic
-from latensor.decomposition.compression import LARGEST_CORE, Compression, compressed_shape
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.least_squares import compress
-from latensor.decomposition.problem import Problem
+from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.setup import as_problem
+from latensor.decomposition.subspace.compression import LARGEST_CORE, Compression, compressed_shape
 from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import consistency_of, degeneracy

@@ -11,7 +11,7 @@ import numpy as np
 from latensor.arrays import Array, to_host
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.masked import observe
+from latensor.decomposition.optimize.masked import observe
 from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import degeneracy

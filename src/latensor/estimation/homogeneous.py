@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.decomposition.joint_diagonalization import diagonalize
+from latensor.decomposition.algorithms.joint_diagonalization import diagonalize
 from latensor.exceptions import InvalidInputError
 
 # A component of less than this share of the mean weight is not read off, but noise.

@@ -16,8 +16,8 @@ import numpy as np
 from scipy.sparse.linalg import eigsh
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.decomposition.joint_diagonalization import diagonal_of, diagonalize
-from latensor.decomposition.symmetric_newton import SymmetricCore
+from latensor.decomposition.algorithms.joint_diagonalization import diagonal_of, diagonalize
+from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
 from latensor.estimation.ica_signal import (
     SignalSpace,
     Spectrum,

@@ -21,7 +21,7 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.decomposition.joint_diagonalization import Diagonalized, diagonalize
+from latensor.decomposition.algorithms.joint_diagonalization import Diagonalized, diagonalize
 from latensor.estimation.word_subspace import falling_eigenpairs
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.words import WordTriples

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.decomposition.joint_diagonalization import diagonalize
+from latensor.decomposition.algorithms.joint_diagonalization import diagonalize
 from latensor.estimation.documents import Documents
 from latensor.estimation.topic_moments import TopicMoments
 from latensor.estimation.word_subspace import WordSubspace

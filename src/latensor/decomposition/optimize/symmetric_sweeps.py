@@ -8,8 +8,8 @@ from typing import Any, Literal
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, to_host
-from latensor.decomposition.problem import Problem
-from latensor.decomposition.solves import pseudo_inverse
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.solves import pseudo_inverse
 
 Variant = Literal["delayed", "same"]
 

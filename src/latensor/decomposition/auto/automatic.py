@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.alternating import balanced
-from latensor.decomposition.iteration import Callback, Monitor
-from latensor.decomposition.least_squares import AlternatingLeastSquares
-from latensor.decomposition.masked import Observed, annealed, filled, observe
-from latensor.decomposition.nonnegative import nonnegative_part
+from latensor.decomposition.algorithms.als import AlternatingLeastSquares
+from latensor.decomposition.auto.pipeline import StagedFit
+from latensor.decomposition.optimize.alternating import balanced
+from latensor.decomposition.optimize.iteration import Callback, Monitor
+from latensor.decomposition.optimize.masked import Observed, annealed, filled, observe
+from latensor.decomposition.optimize.nonnegative import nonnegative_part
+from latensor.decomposition.optimize.starts import random_start
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import (
     as_problem,
@@ -23,8 +25,6 @@ from latensor.decomposition.setup import (
     refuse_rank,
     starting_factors,
 )
-from latensor.decomposition.staged_fit import StagedFit
-from latensor.decomposition.starts import random_start
 from latensor.tensors.contractible import Contractible
 
 # Other starts of a masked fit, tried while the relative squared residual is above this.

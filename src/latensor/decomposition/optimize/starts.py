@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.problem import DenseProblem, contract_rows
+from latensor.decomposition.optimize.problem import DenseProblem, contract_rows
 
 _POWER_STEPS = 3
 # Entries per parameter that a core must have for noise to be measured.

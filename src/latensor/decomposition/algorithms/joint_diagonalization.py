@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import check_positive_int
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.result import Decomposition
-from latensor.decomposition.subspaces import core_of
-from latensor.decomposition.symmetric import (
+from latensor.decomposition.algorithms.symmetric import (
     exactly_symmetric,
     rank_at_most,
     relative_residual,
     symmetric_cp,
     symmetric_tensor,
 )
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.result import Decomposition
+from latensor.decomposition.subspace.core import core_of
 from latensor.tensors.cp import CPTensor
 
 _STARTS = 3
@@ -208,7 +208,7 @@ def rotated(slices: Any, vectors: Any) -> Rotation:
 
 def sweep(state: Rotation) -> Rotation:
     """One Jacobi rotation of every pair of directions; never raises the off-diagonal energy."""
-    from latensor.decomposition._kernels import jacobi_sweep
+    from latensor.decomposition.algorithms._kernels import jacobi_sweep
 
     vectors, packed = state.vectors.copy(), state.packed.copy()
     jacobi_sweep(packed, vectors)

@@ -9,18 +9,12 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
-from latensor.decomposition.alternating import Sweeps, balanced
-from latensor.decomposition.compression import (
-    LARGEST_CORE,
-    Compression,
-    compress_contractible,
-    compress_dense,
-    compressed_shape,
-)
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.masked import MaskedSweeps, Observed, observe
-from latensor.decomposition.nonnegative import nonnegative_part, nonnegative_rows
-from latensor.decomposition.problem import DenseProblem, Problem
+from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.masked import MaskedSweeps, Observed, observe
+from latensor.decomposition.optimize.nonnegative import nonnegative_part, nonnegative_rows
+from latensor.decomposition.optimize.problem import DenseProblem, Problem
+from latensor.decomposition.optimize.starts import leading_start, random_start
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
@@ -32,7 +26,13 @@ from latensor.decomposition.setup import (
     refuse_rank,
     starting_factors,
 )
-from latensor.decomposition.starts import leading_start, random_start
+from latensor.decomposition.subspace.compression import (
+    LARGEST_CORE,
+    Compression,
+    compress_contractible,
+    compress_dense,
+    compressed_shape,
+)
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 

@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.alternating import Point, Sweeps, balanced, row_norms
-from latensor.decomposition.iteration import Monitor
-from latensor.decomposition.newton import NewtonSteps
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.starts import leading_rank_one, random_start
+from latensor.decomposition.optimize.alternating import Point, Sweeps, balanced, row_norms
+from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.starts import leading_rank_one, random_start
 from latensor.tensors.cp import CPTensor
 
 # The largest share of the components that is exchanged at once.

@@ -15,8 +15,8 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.problem import Problem, multiply_mode, widened
-from latensor.decomposition.starts import overdetermined
+from latensor.decomposition.optimize.problem import Problem, multiply_mode, widened
+from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
 
 # A mode is compressed only if that removes at least a quarter of it.

@@ -8,13 +8,21 @@ from typing import Literal
 import numpy as np
 
 from latensor.arrays import check_positive_int, is_complex, machine_epsilon, to_host
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.algorithms.symmetric import (
+    relative_residual,
+    symmetric_cp,
+    symmetric_tensor,
+)
+from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.starts import random_start
+from latensor.decomposition.optimize.symmetric_sweeps import (
+    SymmetricIterate,
+    SymmetricSweeps,
+    Variant,
+)
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import as_problem, refuse_rank, starting_factors
-from latensor.decomposition.starts import random_start
-from latensor.decomposition.symmetric import relative_residual, symmetric_cp, symmetric_tensor
-from latensor.decomposition.symmetric_spectral import SymmetricSpectral
-from latensor.decomposition.symmetric_sweeps import SymmetricIterate, SymmetricSweeps, Variant
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 

@@ -13,14 +13,9 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import check_positive_int, machine_epsilon
-from latensor.decomposition.auto import Automatic
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.joint_diagonalization import slices_of, start_of, sweep
-from latensor.decomposition.pencils import separate
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.subspaces import core_of
-from latensor.decomposition.symmetric import (
+from latensor.decomposition.algorithms.joint_diagonalization import slices_of, start_of, sweep
+from latensor.decomposition.algorithms.pencils import separate
+from latensor.decomposition.algorithms.symmetric import (
     completed,
     exactly_symmetric,
     rank_at_most,
@@ -28,8 +23,13 @@ from latensor.decomposition.symmetric import (
     symmetric_cp,
     symmetric_tensor,
 )
-from latensor.decomposition.symmetric_newton import SymmetricCore, SymmetricPoint
-from latensor.decomposition.symmetric_sweeps import SymmetricSweeps
+from latensor.decomposition.auto.automatic import Automatic
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.symmetric_newton import SymmetricCore, SymmetricPoint
+from latensor.decomposition.optimize.symmetric_sweeps import SymmetricSweeps
+from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.subspace.core import core_of
 from latensor.tensors.cp import CPTensor
 
 _JACOBI_SWEEPS = 100

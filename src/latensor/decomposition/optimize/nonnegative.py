@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, to_host
-from latensor.decomposition.alternating import row_norms
+from latensor.decomposition.optimize.alternating import row_norms
 
 _PASSES = 5
 

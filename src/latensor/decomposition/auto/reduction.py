@@ -16,11 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.alternating import Point, Sweeps, balanced
-from latensor.decomposition.compression import unfolding
-from latensor.decomposition.problem import DenseProblem, multiply_mode, row_khatri_rao
-from latensor.decomposition.solves import hadamard_of_others, inverse_diagonal
-from latensor.decomposition.starts import Pencils, leading_start, pencil_modes
+from latensor.decomposition.optimize.alternating import Point, Sweeps, balanced
+from latensor.decomposition.optimize.problem import DenseProblem, multiply_mode, row_khatri_rao
+from latensor.decomposition.optimize.solves import hadamard_of_others, inverse_diagonal
+from latensor.decomposition.optimize.starts import Pencils, leading_start, pencil_modes
+from latensor.decomposition.subspace.compression import unfolding
 
 # Pairs of most similar components that groups are grown from, and the sizes of these groups.
 _PAIRS = 4

@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, to_host
-from latensor.decomposition.auto import Automatic
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.problem import Problem
+from latensor.decomposition.algorithms.symmetric import (
+    relative_residual,
+    symmetric_cp,
+    symmetric_tensor,
+)
+from latensor.decomposition.auto.automatic import Automatic
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.solves import pseudo_inverse
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import as_cp, as_problem, check_limits, refuse_rank
-from latensor.decomposition.solves import pseudo_inverse
-from latensor.decomposition.symmetric import relative_residual, symmetric_cp, symmetric_tensor
 from latensor.tensors.cp import CPTensor
 
 _ATTEMPTS = 8

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.alternating import Point, Sweeps, balanced
-from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.newton import NewtonSteps
-from latensor.decomposition.problem import DenseProblem, squared_norm
-from latensor.decomposition.reduction import cheapest_reduction, component_costs
+from latensor.decomposition.auto.reduction import cheapest_reduction, component_costs
+from latensor.decomposition.auto.start_search import NoiseFloor, StartSearch
+from latensor.decomposition.optimize.alternating import Point, Sweeps, balanced
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps
+from latensor.decomposition.optimize.problem import DenseProblem, squared_norm
+from latensor.decomposition.optimize.starts import leading_part, leading_rank_one, pencil_modes
 from latensor.decomposition.result import Status
-from latensor.decomposition.start_search import NoiseFloor, StartSearch
-from latensor.decomposition.starts import leading_part, leading_rank_one, pencil_modes
 from latensor.tensors.cp import CPTensor
 
 _MARGIN = 3

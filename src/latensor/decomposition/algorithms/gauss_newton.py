@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import is_complex
-from latensor.decomposition.alternating import Sweeps, balanced
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.newton import NewtonSteps
+from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps
+from latensor.decomposition.optimize.starts import random_start
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
@@ -20,7 +21,6 @@ from latensor.decomposition.setup import (
     refuse_rank,
     starting_factors,
 )
-from latensor.decomposition.starts import random_start
 from latensor.exceptions import InvalidInputError
 
 _SWEEPS_FIRST = 5

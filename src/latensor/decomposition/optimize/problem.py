@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from latensor.arrays import Array, is_complex, is_numpy, like, machine_epsilon, to_host
-from latensor.decomposition.solves import solve_gram
+from latensor.decomposition.optimize.solves import solve_gram
 from latensor.tensors.contractible import Contractible, Sweep
 from latensor.tensors.dense import DenseTensor
 

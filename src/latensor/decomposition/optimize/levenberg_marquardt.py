@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.alternating import Sweeps, balanced
-from latensor.decomposition.problem import Problem, Products
+from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.optimize.problem import Problem, Products
 
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2

@@ -9,28 +9,28 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, one_blas_thread, to_host
-from latensor.decomposition.alternating import Point, Sweeps, balanced
-from latensor.decomposition.compression import (
+from latensor.decomposition.algorithms.als import compress, random_factors
+from latensor.decomposition.auto.contests import Contests
+from latensor.decomposition.auto.core_fit import CoreFit
+from latensor.decomposition.auto.start_search import NoiseFloor
+from latensor.decomposition.optimize.alternating import Point, Sweeps, balanced
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import DenseProblem, Problem, widened
+from latensor.decomposition.optimize.starts import overdetermined, parameters
+from latensor.decomposition.result import Status
+from latensor.decomposition.setup import assemble, assembler
+from latensor.decomposition.subspace.compression import (
     LARGEST_CORE,
     Compression,
     compress_to_signal,
     compressed_shape,
 )
-from latensor.decomposition.contests import Contests
-from latensor.decomposition.core_fit import CoreFit
-from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.least_squares import compress, random_factors
-from latensor.decomposition.problem import DenseProblem, Problem, widened
-from latensor.decomposition.result import Status
-from latensor.decomposition.setup import assemble, assembler
-from latensor.decomposition.sharpening import (
+from latensor.decomposition.subspace.sharpening import (
     Directions,
     narrowed,
     sharpened,
     visible,
 )
-from latensor.decomposition.start_search import NoiseFloor
-from latensor.decomposition.starts import overdetermined, parameters
 from latensor.tensors.contractible import Contractible
 
 # Energy outside the core, relative, below which the tensor counts as exactly compressed.

@@ -16,8 +16,8 @@ import numpy as np
 
 from latensor.arrays import Array, describe, is_array, to_host
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.alternating import Point, balanced
-from latensor.decomposition.problem import ContractibleProblem, DenseProblem, Problem
+from latensor.decomposition.optimize.alternating import Point, balanced
+from latensor.decomposition.optimize.problem import ContractibleProblem, DenseProblem, Problem
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor

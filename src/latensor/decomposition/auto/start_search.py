@@ -14,10 +14,10 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.alternating import Point, Sweeps
-from latensor.decomposition.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.problem import DenseProblem
-from latensor.decomposition.starts import (
+from latensor.decomposition.optimize.alternating import Point, Sweeps
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.starts import (
     Pencils,
     leading_start,
     noise_spread,

@@ -15,18 +15,18 @@ from latensor.arrays import (
     standard_normal,
     to_host,
 )
-from latensor.decomposition.deflation import Deflated
-from latensor.decomposition.iteration import Callback, Monitor
-from latensor.decomposition.rank_one import climb_symmetric, escape, sweep_asymmetric
-from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.subspaces import double
-from latensor.decomposition.symmetric import (
+from latensor.decomposition.algorithms.deflation import Deflated
+from latensor.decomposition.algorithms.rank_one import climb_symmetric, escape, sweep_asymmetric
+from latensor.decomposition.algorithms.symmetric import (
     completed,
     rank_at_most,
     refuse_nonfinite_tensor,
     relative_residual,
     symmetric_tensor,
 )
+from latensor.decomposition.optimize.iteration import Callback, Monitor
+from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.subspace.core import double
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible

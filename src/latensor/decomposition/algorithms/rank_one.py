@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, like, machine_epsilon, to_host
-from latensor.decomposition.deflation import Deflated
+from latensor.decomposition.algorithms.deflation import Deflated
 
 # A value may fall by so many roundings of itself before a step counts as downhill.
 _SLACK = 100

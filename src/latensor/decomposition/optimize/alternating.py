@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, to_host
-from latensor.decomposition.problem import Problem
-from latensor.decomposition.solves import hadamard_of_others
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.solves import hadamard_of_others
 
 # Relative loss below which the cheap formula for it loses its digits to rounding: at least this,
 # and so many times the machine epsilon.

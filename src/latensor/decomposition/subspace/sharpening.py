@@ -17,9 +17,9 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.compression import Compression, leading_directions, unfolding
-from latensor.decomposition.problem import DenseProblem, Problem, multiply_mode
-from latensor.decomposition.starts import overdetermined
+from latensor.decomposition.optimize.problem import DenseProblem, Problem, multiply_mode
+from latensor.decomposition.optimize.starts import overdetermined
+from latensor.decomposition.subspace.compression import Compression, leading_directions, unfolding
 
 # Energies over the edge of the noise: up to here a direction is noise, ...
 _NOISE = 1.5

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from latensor.decomposition.alternating import Point
-from latensor.decomposition.core_fit import LARGEST_NEWTON, CoreFit
-from latensor.decomposition.exchange import Exchange
-from latensor.decomposition.reduction import cheapest_reduction
-from latensor.decomposition.starts import leading_rank_one, random_start
+from latensor.decomposition.auto.core_fit import LARGEST_NEWTON, CoreFit
+from latensor.decomposition.auto.exchange import Exchange
+from latensor.decomposition.auto.reduction import cheapest_reduction
+from latensor.decomposition.optimize.alternating import Point
+from latensor.decomposition.optimize.starts import leading_rank_one, random_start
 
 _GROWN_SWEEPS = 8
 # So many ways that end at the same loss to this share have found what there is to find.

@@ -12,15 +12,15 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import check_positive_int, machine_epsilon
-from latensor.decomposition.alternating import Point, Sweeps
-from latensor.decomposition.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.pencils import separate
-from latensor.decomposition.problem import DenseProblem
+from latensor.decomposition.algorithms.pencils import separate
+from latensor.decomposition.algorithms.symmetric import refuse_nonfinite_tensor, relative_residual
+from latensor.decomposition.optimize.alternating import Point, Sweeps
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.starts import rank_one_rows
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import assemble, refuse_rank
-from latensor.decomposition.starts import rank_one_rows
-from latensor.decomposition.subspaces import Core, core_of
-from latensor.decomposition.symmetric import refuse_nonfinite_tensor, relative_residual
+from latensor.decomposition.subspace.core import Core, core_of
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor

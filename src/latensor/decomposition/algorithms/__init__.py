@@ -1,0 +1,1 @@
+"""The algorithms a caller may choose by name, one file each."""

@@ -1,0 +1,1 @@
+"""What the algorithms share: least-squares problems, sweeps, Levenberg-Marquardt, one loop."""

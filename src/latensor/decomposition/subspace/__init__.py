@@ -1,0 +1,1 @@
+"""Leading subspaces of the modes of a tensor: compression, cores, noise."""
