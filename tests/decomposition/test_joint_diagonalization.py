@@ -235,6 +235,8 @@ def test_diagonal_of_contracts_with_every_column(seed, order, size):
 
 
 def test_importing_the_module_does_not_import_numba():
-    code = "import sys, latensor.decomposition.algorithms.joint_diagonalization;"
+    code = (
+        "import sys, latensor.decomposition.algorithms.joint_diagonalization;"
         "sys.exit('numba' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
