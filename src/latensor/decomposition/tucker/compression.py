@@ -14,19 +14,19 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, like, machine_epsilon, standard_normal
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.orthogonal_tucker import (
+from latensor.decomposition.subspace.compression import LARGEST_CORE
+from latensor.decomposition.subspace.mode_directions import (
+    falling_eigenpairs,
+    leading_directions,
+    widened_basis,
+)
+from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     conjugated,
     orthogonal_sweep,
     sketch,
     squared_norm,
-)
-from latensor.decomposition.subspace.compression import LARGEST_CORE
-from latensor.decomposition.subspace.mode_directions import (
-    falling_eigenpairs,
-    leading_directions,
-    widened_basis,
 )
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible

@@ -10,20 +10,20 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.nonnegative_tucker import nonnegative_fit
 from latensor.decomposition.optimize.iteration import Callback, Monitor
-from latensor.decomposition.orthogonal_fit import OrthogonalFit
-from latensor.decomposition.orthogonal_tucker import (
+from latensor.decomposition.result import Status
+from latensor.decomposition.setup import as_tensor
+from latensor.decomposition.tucker.arguments import Method, check_method, read_init, read_ranks
+from latensor.decomposition.tucker.compression import orthonormal_form
+from latensor.decomposition.tucker.nonnegative import nonnegative_fit
+from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     all_orthogonal,
     expanded,
     squared_norm,
 )
-from latensor.decomposition.result import Status
-from latensor.decomposition.setup import as_tensor
-from latensor.decomposition.tucker_arguments import Method, check_method, read_init, read_ranks
-from latensor.decomposition.tucker_compression import orthonormal_form
+from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor

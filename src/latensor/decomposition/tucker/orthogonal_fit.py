@@ -12,7 +12,14 @@ import numpy as np
 from latensor.arrays import Array, Namespace, machine_epsilon
 from latensor.arrays.subspace import orthonormal
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.orthogonal_tucker import (
+from latensor.decomposition.result import Status
+from latensor.decomposition.tucker.compression import (
+    compress,
+    compress_to_budget,
+    has_grams,
+    oversampled,
+)
+from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     conjugated,
@@ -22,13 +29,6 @@ from latensor.decomposition.orthogonal_tucker import (
     squared_norm,
     truncate,
     truncate_matrix,
-)
-from latensor.decomposition.result import Status
-from latensor.decomposition.tucker_compression import (
-    compress,
-    compress_to_budget,
-    has_grams,
-    oversampled,
 )
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor

@@ -18,17 +18,17 @@ from latensor.arrays import Array, Namespace, like, machine_epsilon, to_host
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.nonnegative import nonnegative_rows
 from latensor.decomposition.optimize.problem import multiply_mode, widened
-from latensor.decomposition.orthogonal_fit import CANCELLATION
-from latensor.decomposition.orthogonal_tucker import (
+from latensor.decomposition.result import Status
+from latensor.decomposition.subspace.compression import unfolding
+from latensor.decomposition.tucker.compression import compress, oversampled
+from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     explicit_loss,
     sweep_modes,
     truncate,
 )
-from latensor.decomposition.result import Status
-from latensor.decomposition.subspace.compression import unfolding
-from latensor.decomposition.tucker_compression import compress, oversampled
+from latensor.decomposition.tucker.orthogonal_fit import CANCELLATION
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor

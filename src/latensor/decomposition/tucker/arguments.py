@@ -9,8 +9,8 @@ import numpy as np
 
 from latensor.arrays import check_mode, is_complex, resolve, to_host
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.orthogonal_tucker import Truncation
 from latensor.decomposition.setup import check_limits
+from latensor.decomposition.tucker.orthogonal import Truncation
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.tucker import TuckerTensor
