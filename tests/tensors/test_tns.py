@@ -125,7 +125,7 @@ def test_paths_and_arguments(tmp_path):
     with pytest.raises(InvalidInputError, match="shape=3 must be a sequence"):
         read_tns(write(tmp_path, "1 1\n"), shape=3)
     tensor = SparseTensor([[0]], [1.0])
-    with pytest.raises(InvalidInputError, match="is a directory"):
+    with pytest.raises(InvalidInputError, match="is a folder"):
         write_tns(tensor, tmp_path)
     with pytest.raises(InvalidInputError, match="index_base=None"):
         write_tns(tensor, tmp_path / "a.tns", index_base=None)
@@ -133,7 +133,7 @@ def test_paths_and_arguments(tmp_path):
         write_tns(tensor * 1j, tmp_path / "a.tns")
     with pytest.raises(InvalidInputError, match="must be a SparseTensor, not ndarray"):
         write_tns(np.ones(3), tmp_path / "a.tns")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(InvalidInputError, match="does not exist"):
         write_tns(tensor, tmp_path / "absent" / "a.tns")
     assert [path.name for path in tmp_path.iterdir()] == ["some.tns"]
 

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
 import latensor
+from latensor.cli.console import CLOSED_PIPE, drop_output
 from latensor.cli.decompose import decompose
 from latensor.cli.demo import demo
 from latensor.cli.fit import fit
@@ -14,17 +20,45 @@ from latensor.cli.topics import topics
 
 # What a shell reports for a program that Ctrl-C has ended.
 _INTERRUPTED = 130
+# Signals that end a program and would leave its temporary files behind.
+_ENDINGS = ("SIGTERM", "SIGHUP")
 
 
 class _Commands(click.Group):
-    """Commands that end quietly when they are interrupted."""
+    """Commands that end quietly, and leave nothing by half, when they are interrupted."""
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            return super().invoke(ctx)
+            with _signals_as_exits():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
             ctx.exit(_INTERRUPTED)
+        except BrokenPipeError:
+            drop_output(sys.stdout)
+            ctx.exit(CLOSED_PIPE)
+
+
+@contextmanager
+def _signals_as_exits() -> Iterator[None]:
+    """Let signals that end the program end it as errors do: what is unfinished is removed."""
+
+    def leave(number: int, _: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [getattr(signal, name) for name in _ENDINGS if hasattr(signal, name)]
+    # One that is ignored, as by nohup, stays ignored.
+    before = {n: signal.getsignal(n) for n in numbers if signal.getsignal(n) == signal.SIG_DFL}
+    for number in before:
+        signal.signal(number, leave)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 
 import latensor as lt
+from latensor.cli.console import printing
 from latensor.cli.files import Input, read_input
 from latensor.cli.findings import (
     ARRAYS,
@@ -120,20 +121,24 @@ def decompose(
     """
     if tucker is not None and rank is not None:
         raise Refusal("--rank and --tucker exclude each other: give one of them")
-    with errors_in_one_line():
+    arguments = (file, rank, tucker, nonnegative, array, mask, missing, seed)
+    show = print_components if tucker is None else print_tucker
+    with errors_in_one_line(), printing() as console:
         if out is None:
-            _execute(file, rank, tucker, nonnegative, array, mask, missing, seed)
+            show(_execute(console, *arguments))
             return
-        if out.exists() and not out.is_dir():
-            raise Refusal(f"--out={out} is a file: give a folder")
-        with output_folder(out, COMMAND, frozenset({ARRAYS, SUMMARY, *FIGURES})) as output:
-            run = _execute(file, rank, tucker, nonnegative, array, mask, missing, seed)
+        names = frozenset({ARRAYS, SUMMARY, *FIGURES})
+        inputs = [file, *(Path(name) for name in (mask, missing) if name is not None)]
+        with output_folder(out, COMMAND, names, inputs) as output:
+            run = _execute(console, *arguments)
             save(run, output)
-        names = ", ".join([ARRAYS, SUMMARY, *(n for n in FIGURES if (out / n).exists())])
-        say(run.console, f"Saved in {out}: {names}")
+        show(run)
+        written = [name for name in (ARRAYS, SUMMARY, *FIGURES) if name in output.names]
+        say(console, f"Saved in {out}: {', '.join(written)}")
 
 
 def _execute(
+    console: Console,
     file: Path,
     rank: int | str | None,
     tucker: tuple[int | float | None, ...] | None,
@@ -143,9 +148,9 @@ def _execute(
     missing: str | None,
     seed: int,
 ) -> Run:
-    """Read, decompose and print."""
+    """Read and decompose."""
     source = read_input(file, array, mask, missing)
-    run = Run(source, Console(), seed, nonnegative)
+    run = Run(source, console, seed, nonnegative)
     say(run.console, source.description)
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as caught, progress_meter(run.console) as meter:
@@ -159,7 +164,6 @@ def _execute(
             raise _with_advice(error, source) from error
     run.seconds = time.perf_counter() - start
     run.notes += [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
-    (print_components if tucker is None else print_tucker)(run)
     return run
 
 

@@ -9,6 +9,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from latensor.cli.console import printing
 from latensor.cli.corpus import Reading
 from latensor.cli.docstrings import Docstring, collect_docstrings, installed_packages
 from latensor.cli.findings import say
@@ -19,10 +20,11 @@ from latensor.cli.topic_progress import topic_meter
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.cli.topics import read_topics
 from latensor.report import write_report
-from latensor.whole_files import whole_file
+from latensor.whole_files import check_outputs, whole_text
 
 CORPUS = "docstrings.jsonl"
 REPORT = "topics.html"
+IMAGE = "image.png"
 _EXAMPLES = 3
 _SEED = 0
 # About as many as the moments of these documents support firmly, four times their noise. Words held
@@ -69,13 +71,14 @@ def demo(
     The documents are the docstrings of the standard library, NumPy, SciPy and scikit-learn: about
     ten thousand, read from their source files without importing anything.
     """
-    with errors_in_one_line():
-        console = Console()
+    with errors_in_one_line(), printing() as console:
         if image is not None:
             if context.get_parameter_source("topics") is not ParameterSource.DEFAULT:
                 raise Refusal("--topics and --image exclude each other: give one of them")
-            image_demo(image, out, console)
+            _make(out, IMAGE)
+            image_demo(image, out / IMAGE, console)
             return
+        _make(out, CORPUS, REPORT)
         with topic_meter(console) as meter, meter.step("reading source files", "collecting"):
             docstrings = collect_docstrings(
                 installed_packages(),
@@ -90,10 +93,16 @@ def demo(
         _learn(docstrings, topics, out, console)
 
 
-def _learn(docstrings: list[Docstring], topics: int | str, out: Path, console: Console) -> None:
+def _make(out: Path, *names: str) -> None:
+    """Make the folder, and refuse before the work what could not be written after it."""
     out.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        check_outputs({"--out": out / name})
+
+
+def _learn(docstrings: list[Docstring], topics: int | str, out: Path, console: Console) -> None:
     corpus, report = out / CORPUS, out / REPORT
-    with whole_file(corpus) as passing, open(passing, "x", encoding="utf-8") as stream:
+    with whole_text(corpus) as stream:
         for docstring in docstrings:
             stream.write(json.dumps(docstring._asdict()) + "\n")
     command = (
@@ -108,7 +117,7 @@ def _learn(docstrings: list[Docstring], topics: int | str, out: Path, console: C
         names=[docstring.name for docstring in docstrings],
     )
     learned = learn(Reading(corpus, token_pattern=_TOKENS), wish, console, _EXAMPLES)
-    print_topics(learned, console)
     write_report(learned.page, report)
+    print_topics(learned, console)
     say(console, f"The report is in {report}: open it in a browser")
     say(console, f"The documents are in {corpus}; the same by hand:\n  {command}")

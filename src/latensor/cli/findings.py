@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 import latensor as lt
+from latensor.cli.console import visible
 from latensor.cli.files import Input
 from latensor.cli.saving import Output
 
@@ -43,7 +43,7 @@ class Run:
 
 def say(console: Console, text: str) -> None:
     """A line as it is: no mark-up, no colours, no breaks."""
-    console.print(text, markup=False, highlight=False, soft_wrap=True)
+    console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def _table(*titles: str) -> Table:
@@ -142,10 +142,9 @@ def save(run: Run, output: Output) -> None:
     first = {"weights": found.weights} if is_cp else {"core": found.core}
     output.arrays(ARRAYS, {**{k: np.asarray(v) for k, v in first.items()}, **factors})
     try:
-        _draw(run, output.folder)
+        _draw(run, output)
     except ImportError:
         run.notes.append("figures need matplotlib: pip install 'latensor[plots]'")
-        say(run.console, f"Note: {run.notes[-1]}")
     source = run.source
     content: dict[str, Any] = {
         "version": lt.__version__,
@@ -175,19 +174,20 @@ def save(run: Run, output: Output) -> None:
     output.summary(COMMAND, content)
 
 
-def _draw(run: Run, folder: Path) -> None:
+def _draw(run: Run, output: Output) -> None:
     from latensor import plots
+    from latensor.plots.figures import draw
 
     found = run.found
-    plots.save(plots.components(found), folder / "components.png")
+    draw(plots.components(found), output.open("components.png"))
     if len(found.history) > 1:
-        plots.save(plots.residual_history(found), folder / "history.png")
+        draw(plots.residual_history(found), output.open("history.png"))
     if run.selection is not None:
-        plots.save(plots.rank_evidence(run.selection), folder / "rank.png")
+        draw(plots.rank_evidence(run.selection), output.open("rank.png"))
     if run.source.is_image:
         model = found.tensor.to_dense()
         form = "CP" if hasattr(found, "weights") else "Tucker"
         kept = _tucker_size(found) if form == "Tucker" else found.rank * (sum(model.shape) + 1)
         original = f"original, {model.size:,} numbers"
         pictures = {original: run.source.tensor, f"{form}, {kept:,} numbers": model}
-        plots.save(plots.images(pictures), folder / "image.png")
+        draw(plots.images(pictures), output.open("image.png"))

@@ -11,10 +11,11 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from latensor.cli.console import printing
 from latensor.cli.findings import say
 from latensor.cli.fit_input import Reading
 from latensor.cli.fit_models import MODELS, find_model, settings_of
-from latensor.cli.fit_run import COMMAND, FILES, Run, fit_and_print, save
+from latensor.cli.fit_run import COMMAND, FILES, Run, execute, print_findings, save
 from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
@@ -145,22 +146,21 @@ def fit(
     pyarrow, .parquet. Without --out nothing is written. Rows, columns and components count from
     0, as in Python.
     """
-    with errors_in_one_line():
+    with errors_in_one_line(), printing() as console:
         entry = find_model(model)
         reading = Reading(
             file, header=options["header"], **{name: options[name] for name in _READING}
         )
-        run = Run(entry, reading, _arguments(entry, options), _typed(context), Console())
+        run = Run(entry, reading, _arguments(entry, options), _typed(context), console)
         if out is None:
-            fit_and_print(run)
+            execute(run)
+            print_findings(run)
             return
-        if out.exists() and not out.is_dir():
-            raise Refusal(f"--out={out} is a file: give a folder")
-        with output_folder(out, COMMAND, FILES) as output:
-            fit_and_print(run)
+        with output_folder(out, COMMAND, FILES, [file]) as output:
+            execute(run)
             save(run, output, not options["no_figure"])
-        written = sorted(name for name in FILES if (out / name).exists())
-        say(run.console, f"Saved in {out}: {', '.join(written)}")
+        print_findings(run)
+        say(console, f"Saved in {out}: {', '.join(output.names)}")
 
 
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -8,8 +8,7 @@ import platform
 import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 
@@ -77,15 +76,21 @@ def _strict(value: Any) -> Any:
     return plain(value)
 
 
-def write_answers(path: Path, model: Any, data: Data) -> None:
-    """Write what the model says of every row: labels, states, sources or scores."""
+def write_answers(name: str, stream: IO[bytes], model: Any, data: Data) -> None:
+    """Write what the model says of every row: labels, states, sources or scores.
+
+    Parameters
+    ----------
+    name : str, of the file, which tells what it holds
+    stream : binary stream into that file
+    """
     X = data.arguments[0]
-    if path.name == "labels.csv":
+    if name == "labels.csv":
         columns = {"row": np.arange(data.n_rows), "component": model.predict(X)}
         if hasattr(model, "predict_proba"):
             columns["probability"] = np.asarray(model.predict_proba(X)).max(axis=1)
-        _write_columns(path, columns)
-    elif path.name == "states.csv":
+        _write_columns(stream, columns)
+    elif name == "states.csv":
         states = np.asarray(model.predict(*data.arguments))
         columns = {"row": np.arange(data.n_rows)}
         if data.lengths is not None:
@@ -93,15 +98,15 @@ def write_answers(path: Path, model: Any, data: Data) -> None:
             columns["sequence"] = np.repeat(np.asarray(names), data.lengths)
         chances = np.asarray(model.predict_proba(*data.arguments))
         columns |= {"state": states, "probability": chances[np.arange(len(states)), states]}
-        _write_columns(path, columns)
-    elif path.suffix == ".npy":
-        np.save(path, np.asarray(model.transform(X)))
+        _write_columns(stream, columns)
+    elif name.endswith(".npy"):
+        np.save(stream, np.asarray(model.transform(X)), allow_pickle=False)
     else:
         left, right = model.transform(*data.arguments)
-        np.savez(path, x=left, y=right)
+        np.savez(stream, allow_pickle=False, x=left, y=right)
 
 
-def _write_columns(path: Path, columns: dict[str, Any]) -> None:
+def _write_columns(stream: IO[bytes], columns: dict[str, Any]) -> None:
     shown = [
         [f"{value:.6g}" for value in values.tolist()]
         if values.dtype.kind == "f"
@@ -109,7 +114,7 @@ def _write_columns(path: Path, columns: dict[str, Any]) -> None:
         for values in map(np.asarray, columns.values())
     ]
     lines: Iterable[str] = map(",".join, zip(*shown, strict=True))
-    path.write_text("\n".join([",".join(columns), *lines]) + "\n", encoding="utf-8")
+    stream.write(("\n".join([",".join(columns), *lines]) + "\n").encode("utf-8"))
 
 
 def _field(text: str) -> str:

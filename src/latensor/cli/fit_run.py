@@ -61,11 +61,12 @@ class Run:
     data: Data | None = None
     model: Any = None
     seconds: float = 0.0
+    likelihood: str = ""
     notes: list[str] = field(default_factory=list)
 
 
-def fit_and_print(run: Run) -> None:
-    """Read the file, fit the model and print what was found."""
+def execute(run: Run) -> None:
+    """Read the file and fit the model."""
     with progress_meter(run.console) as meter:
         meter.step(f"reading {run.reading.file}")
         data = run.data = run.entry.read(run.reading)
@@ -76,19 +77,25 @@ def fit_and_print(run: Run) -> None:
             run.model = getattr(lt, run.entry.model)(**run.arguments)
             run.model.fit(*data.arguments, **data.keywords)
         run.seconds = time.perf_counter() - start
-        likelihood = _likelihood(run, meter)
+        run.likelihood = _likelihood(run, meter)
+    unasked = run.arguments.get("refine", "auto") == "auto"
+    if unasked and getattr(run.model, "converged_", None) is False:
+        run.notes.append("the likelihood was still rising when the polish ended; give --refine N")
+
+
+def print_findings(run: Run) -> None:
+    """Print what was found."""
+    assert run.data is not None
+    data = run.data
     kind, console, model = run.entry.kind, run.console, run.model
     count = _count(model)
     automatic = run.arguments.get("n_components") == "auto"
     chosen = ", as many as the data speak for" if automatic else ""
     say(console, f"{run.entry.model}: {count} {kind.noun[count == 1]}{chosen}")
     print_rows(console, kind.rows(model, data, console.width))
-    if likelihood:
-        say(console, likelihood)
+    if run.likelihood:
+        say(console, run.likelihood)
     say(console, f"{_passes(model)}{run.seconds:.2f} s")
-    unasked = run.arguments.get("refine", "auto") == "auto"
-    if unasked and getattr(model, "converged_", None) is False:
-        run.notes.append("the likelihood was still rising when the polish ended; give --refine N")
     for note in run.notes:
         say(console, f"Note: {note}")
     say(console, f"\n{certificate_words(model)}")
@@ -140,10 +147,11 @@ def save(run: Run, output: Output, figure: bool) -> None:
         },
         "versions": versions(),
     }
-    (output.folder / PARAMETERS).write_text(as_json(content), encoding="utf-8")
+    output.text(PARAMETERS, as_json(content))
     with progress_meter(run.console) as meter:
         meter.step("asking for every row")
-        write_answers(output.folder / entry.kind.result, model, data)
+        name = entry.kind.result
+        write_answers(name, output.open(name), model, data)
         if figure:
             meter.step("drawing")
             _draw(run, output)
@@ -162,13 +170,13 @@ def save(run: Run, output: Output, figure: bool) -> None:
 def _draw(run: Run, output: Output) -> None:
     try:
         from latensor import plots
+        from latensor.plots.figures import draw
     except ImportError:
         run.notes.append("figures need matplotlib: pip install 'latensor[plots]'")
-        say(run.console, f"Note: {run.notes[-1]}")
         return
     kind = run.entry.kind
     assert run.data is not None
-    plots.save(kind.draw(plots, run.model, run.data), output.folder / kind.picture)
+    draw(kind.draw(plots, run.model, run.data), output.open(kind.picture))
 
 
 @contextmanager

@@ -11,26 +11,28 @@ from rich.console import Console
 from rich.table import Table
 
 import latensor as lt
+from latensor.cli.findings import say
 from latensor.cli.progress import progress_meter
 
 RANKS = (5, 15, 50)
 
 
-def image_demo(image: str, out: Path, console: Console) -> None:
+def image_demo(image: str, path: Path, console: Console) -> None:
     """Compress a photograph by CP and Tucker decomposition and draw the result.
 
     Parameters
     ----------
     image : "china" or "flower", the photographs that scikit-learn ships
-    out : folder for the picture; made if it does not exist
+    path : file for the picture
     """
+    plots = _plots()
     photograph = _load(image)
     shape = " x ".join(str(d) for d in photograph.shape)
     console.print(f"A photograph is a tensor of {shape} numbers (rows, columns, colours).")
     table, pictures = _compress(photograph, console)
+    plots.save(plots.images(pictures), path)
     console.print(table)
-    path = _draw(pictures, out)
-    console.print(f"The pictures are in {path}", soft_wrap=True)
+    say(console, f"The pictures are in {path}")
 
 
 def _compress(photograph: Any, console: Console) -> tuple[Table, dict[str, Any]]:
@@ -84,11 +86,12 @@ def _load(image: str) -> Any:
     return load_sample_image(f"{image}.jpg").astype(float)
 
 
-def _draw(pictures: dict[str, Any], out: Path) -> Path:
+def _plots() -> Any:
+    """The module that draws; without it the work would be for nothing."""
     try:
-        from latensor.plots import images, save
+        from latensor import plots
     except ImportError as error:
         raise click.ClickException(
             "drawing needs matplotlib: pip install 'latensor[plots]'"
         ) from error
-    return save(images(pictures), out / "image.png")
+    return plots

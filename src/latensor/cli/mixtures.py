@@ -18,7 +18,7 @@ from latensor.cli.findings import say
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter, topic_meter
 from latensor.sources.vocabulary import read_vocabulary
-from latensor.whole_files import whole_file
+from latensor.whole_files import whole_stream, whole_text
 
 
 def apply_model(
@@ -92,25 +92,34 @@ def _mixtures(model: Any, source: Any, selector: Any) -> Iterator[tuple[Any, int
 def _write_arrays(model: Any, source: Any, selector: Any, out: Path) -> tuple[int, int]:
     parts = list(_mixtures(model, source, selector))
     mixtures = np.concatenate([shares for shares, _ in parts])
-    with whole_file(out) as passing, open(passing, "xb") as stream:
+    with whole_stream(out, gzipped=False) as stream:
         np.savez(stream, allow_pickle=False, mixtures=mixtures)
     return len(mixtures), sum(empty for _, empty in parts)
 
 
 def _write_table(model: Any, source: Any, selector: Any, out: Path | None) -> tuple[int, int]:
     if out is None:
-        return _write_rows(model, source, selector, sys.stdout)
-    with whole_file(out) as passing, open(passing, "x", encoding="utf-8", newline="") as stream:
+        written = _write_rows(model, source, selector, sys.stdout)
+        # While a reader that is gone can still be told from one that has read all.
+        sys.stdout.flush()
+        return written
+    with whole_text(out) as stream:
         return _write_rows(model, source, selector, stream)
 
 
 def _write_rows(model: Any, source: Any, selector: Any, stream: Any) -> tuple[int, int]:
     writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(["document", *(f"topic_{j}" for j in range(model.n_components_))])
+    header = ["document", *(f"topic_{j}" for j in range(model.n_components_))]
     number = n_empty = 0
     for shares, empty in _mixtures(model, source, selector):
+        # Not before the file has shown that it can be read.
+        if header:
+            writer.writerow(header)
+            header = []
         for row in shares.tolist():
             writer.writerow([number, *(f"{share:.6g}" for share in row)])
             number += 1
         n_empty += empty
+    if header:
+        writer.writerow(header)
     return number, n_empty

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 import click
 
+from latensor.cli.console import visible
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 
 
@@ -16,7 +17,7 @@ class Refusal(click.ClickException):
     exit_code = 2
 
     def __init__(self, message: object) -> None:
-        super().__init__(" ".join(str(message).split()))
+        super().__init__(visible(" ".join(str(message).split())))
 
 
 @contextmanager

@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
+from latensor.cli.console import printing
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
@@ -17,6 +18,7 @@ from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.report import write_report
+from latensor.whole_files import check_outputs
 
 _EXAMPLES = 3
 _EPILOG = """\b
@@ -191,19 +193,26 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
     with errors_in_one_line():
         if model is not None:
             _refuse_learning(context)
-            _check_target("--out", out, reading, (".csv", ".npz"))
+            _check_suffix(out, (".csv", ".npz"))
+            check_outputs({"--out": out}, [model, *_inputs(reading)])
             # The standard output is for the shares.
-            apply_model(model, reading, out, options["jobs"], Console(stderr=True))
+            with printing(stderr=True) as console:
+                apply_model(model, reading, out, options["jobs"], console)
             return
-        _check_target("--out", out, reading, (".html", ".htm"))
-        _check_target("--save", save, reading, ())
-        _learn(reading, options, _command(context), out, save)
+        _check_suffix(out, (".html", ".htm"))
+        check_outputs({"--out": out, "--save": save}, _inputs(reading))
+        with printing() as console:
+            _learn(reading, options, _command(context), out, save, console)
 
 
 def _learn(
-    reading: Reading, options: dict[str, Any], command: str, out: Path | None, save: Path | None
+    reading: Reading,
+    options: dict[str, Any],
+    command: str,
+    out: Path | None,
+    save: Path | None,
+    console: Console,
 ) -> None:
-    console = Console()
     wish = Wish(
         topics=options["topics"],
         refine=options["refine"],
@@ -213,12 +222,14 @@ def _learn(
         command=command,
     )
     learned = learn(reading, wish, console, _EXAMPLES if out is not None else 0)
-    print_topics(learned, console)
     if save is not None:
         learned.model.save(save)
-        say(console, f"The model is in {save}")
     if out is not None:
         write_report(learned.page, out)
+    print_topics(learned, console)
+    if save is not None:
+        say(console, f"The model is in {save}")
+    if out is not None:
         say(console, f"The report is in {out}")
 
 
@@ -228,21 +239,15 @@ def _refuse_learning(context: click.Context) -> None:
             raise Refusal(f"{option} has no place beside --apply: the model is learned already")
 
 
-def _check_target(
-    option: str, target: Path | None, reading: Reading, suffixes: tuple[str, ...]
-) -> None:
-    """Refuse before the work what could not be written after it."""
-    if target is None:
-        return
-    if suffixes and target.suffix.lower() not in suffixes:
-        raise Refusal(f"{option}={target} must end with {' or '.join(suffixes)}")
-    if target.is_dir():
-        raise Refusal(f"{option}={target} is a folder: give a file")
-    if not target.absolute().parent.is_dir():
-        raise Refusal(f"{option}={target}: the folder {target.parent} does not exist")
-    for source in (reading.file, reading.vocabulary):
-        if source is not None and source.exists() and target.exists() and target.samefile(source):
-            raise Refusal(f"{option}={target} would overwrite what is read")
+def _check_suffix(out: Path | None, suffixes: tuple[str, ...]) -> None:
+    if out is not None and out.suffix.lower() not in suffixes:
+        raise Refusal(f"--out={out} must end with {' or '.join(suffixes)}")
+
+
+def _inputs(reading: Reading) -> list[Path]:
+    """The files that are read."""
+    files = [reading.file, reading.vocabulary, reading.stop_words]
+    return [Path(file) for file in files if file is not None]
 
 
 def _command(context: click.Context) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
-from latensor.whole_files import whole_stream
+from latensor.whole_files import check_outputs, whole_stream
 
 
 def write_bag_of_words(path: str | os.PathLike[str], source: Any) -> Path:
@@ -32,8 +32,7 @@ def write_bag_of_words(path: str | os.PathLike[str], source: Any) -> Path:
     The path.
     """
     path = Path(path)
-    if not path.parent.is_dir():
-        raise InvalidInputError(f"path={str(path)!r}: the folder {path.parent} does not exist")
+    check_outputs({"path": path})
     batches, n_features = _as_batches(source)
     n_documents = n_entries = 0
     for batch in batches:

@@ -12,7 +12,7 @@ import numpy as np
 
 from latensor.diagnostics.topic_certificate import TopicCertificate
 from latensor.exceptions import InvalidInputError
-from latensor.whole_files import whole_file
+from latensor.whole_files import whole_stream
 
 _FORMAT = "latensor topic model"
 _VERSION = 1
@@ -28,8 +28,6 @@ def save_model(model: Any, path: str | os.PathLike[str], arrays: dict[str, Any])
     arrays : fitted attributes that are arrays, by name
     """
     target = Path(path)
-    if not target.absolute().parent.is_dir():
-        raise InvalidInputError(f"path={os.fspath(path)!r}: the folder does not exist")
     parameters = {
         name: value
         for name, value in model.get_params(deep=False).items()
@@ -52,7 +50,7 @@ def save_model(model: Any, path: str | os.PathLike[str], arrays: dict[str, Any])
         arrays = {**arrays, "split_half": numbers.pop("split_half")}
         description["certificate"] = numbers
     text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
-    with whole_file(target) as passing, open(passing, "xb") as stream:
+    with whole_stream(target, gzipped=False) as stream:
         np.savez(stream, allow_pickle=False, description=text, **arrays)
     return target
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from matplotlib.figure import Figure
 
-from latensor.whole_files import whole_file
+from latensor.whole_files import whole_stream
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -23,6 +23,11 @@ def save(figure: Any, path: str | os.PathLike[str], dpi: int = 120) -> Path:
     """
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with whole_file(target) as passing:
-        figure.savefig(passing, dpi=dpi)
+    with whole_stream(target) as stream:
+        draw(figure, stream, target.suffix[1:] or None, dpi)
     return target
+
+
+def draw(figure: Any, stream: IO[bytes], format: str | None = None, dpi: int = 120) -> None:
+    """Write a figure into a binary stream, as PNG unless `format` says otherwise."""
+    figure.savefig(stream, format=format or "png", dpi=dpi)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from latensor.exceptions import InvalidInputError
 from latensor.report.description import TopicPage
 from latensor.report.page import topic_report
-from latensor.whole_files import whole_stream
+from latensor.whole_files import whole_text
 
 
 def write_report(page: TopicPage, path: str | os.PathLike[str]) -> Path:
@@ -30,28 +29,8 @@ def write_report(page: TopicPage, path: str | os.PathLike[str]) -> Path:
     Raises
     ------
     InvalidInputError, if the folder does not exist or cannot be written, or if `path` is a folder
-    or a device.
+    or a device; OSError, if the disk is full.
     """
-    content = topic_report(page).encode("utf-8")
-    given = Path(path)
-    # A link keeps pointing to its target, which is what gets replaced.
-    target = Path(os.path.realpath(given))
-    if not target.parent.is_dir():
-        raise InvalidInputError(
-            f"path={str(given)!r}: the folder {str(target.parent)!r} does not exist: make it, or "
-            "give another path"
-        )
-    if target.is_dir():
-        raise InvalidInputError(
-            f"path={str(given)!r} is a folder: give a file, as {str(given / 'report.html')!r}"
-        )
-    if target.exists() and not target.is_file():
-        raise InvalidInputError(f"path={str(given)!r} is not a regular file: give another path")
-    try:
-        with whole_stream(target) as stream:
-            stream.write(content)
-    except OSError as error:
-        raise InvalidInputError(
-            f"path={str(given)!r} cannot be written: {error.strerror or error}"
-        ) from error
-    return given
+    with whole_text(path) as stream:
+        stream.write(topic_report(page))
+    return Path(path)

@@ -316,10 +316,7 @@ def write_tns(tensor: SparseTensor, path: str | os.PathLike[str], index_base: in
         raise InvalidInputError("tensor is complex: .tns files hold real numbers only")
     if not _is_base(index_base):
         raise InvalidInputError(f"index_base={index_base!r} must be 0 or 1")
-    name = os.fspath(path)
-    if os.path.isdir(name):
-        raise InvalidInputError(f"{name} is a directory: give a file name")
-    with whole_stream(name) as stream:
+    with whole_stream(path) as stream:
         _write_entries(tensor, stream, index_base)
 
 

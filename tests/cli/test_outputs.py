@@ -1,0 +1,215 @@
+"""Files of the commands: written before anything is printed, never over something precious."""
+
+import io
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import latensor.whole_files
+from latensor.cli import main
+
+WORDS = ["été", "naïve", "ωmega", "lamp", "chair", "table"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """A folder with a text whose words few encodings know, rows and a tensor."""
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    texts = [" ".join(rng.choice(WORDS[3 * (i % 2) :][:3], 9)) + f" № Ω{i}" for i in range(60)]
+    (tmp_path / "texts.txt").write_text("\n".join(texts), encoding="utf-8")
+    rows = rng.standard_normal((60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
+    np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="größe,Ω", encoding="utf-8")
+    np.save(tmp_path / "tensor.npy", np.einsum("i,j,k->ijk", *rng.standard_normal((3, 4))))
+    return tmp_path
+
+
+COMMANDS = {
+    "topics": (
+        ["topics", "texts.txt", "--topics", "2", "--out", "r.html", "--save", "m.npz"],
+        ["m.npz", "r.html"],
+    ),
+    "fit": (
+        ["fit", "spherical", "rows.csv", "--components", "2", "--out", "o", "--no-figure"],
+        ["o/labels.csv", "o/parameters.json", "o/parameters.npz", "o/summary.json"],
+    ),
+    "decompose": (
+        ["decompose", "tensor.npy", "--rank", "1", "--out", "o"],
+        ["o/components.png", "o/decomposition.npz", "o/summary.json"],
+    ),
+    "demo": (
+        ["demo", "--limit", "3", "--topics", "2", "--out", "o"],
+        ["o/docstrings.jsonl", "o/topics.html"],
+    ),
+}
+
+
+def replace_work(monkeypatch, work):
+    """Let what takes time in the commands be something else."""
+    places = {
+        "topics": ["learn", "apply_model"],
+        "fit": ["execute"],
+        "decompose": ["_execute"],
+        "demo": ["collect_docstrings", "image_demo"],
+    }
+    for command, names in places.items():
+        for name in names:
+            monkeypatch.setattr(sys.modules[f"latensor.cli.{command}"], name, work)
+
+
+def run_on(stream, arguments, monkeypatch):
+    monkeypatch.setattr(sys, "stdout", stream)
+    with pytest.raises(SystemExit) as ended:
+        main(arguments, prog_name="latensor")
+    return ended.value.code
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_closed_pipe_costs_no_file(folder, monkeypatch, command):
+    arguments, files = COMMANDS[command]
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as stream:
+        assert run_on(stream, arguments, monkeypatch) == 141
+    assert all(os.path.getsize(folder / name) for name in files)
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "ascii"])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_encoding_without_the_characters_costs_nothing(folder, monkeypatch, command, encoding):
+    arguments, files = COMMANDS[command]
+    written = io.BytesIO()
+    stream = io.TextIOWrapper(written, encoding=encoding, errors="strict")
+    assert run_on(stream, arguments, monkeypatch) == 0
+    stream.flush()
+    assert all(os.path.getsize(folder / name) for name in files)
+    shown = written.getvalue().decode(encoding)
+    assert re.search("Saved in o|The report is in", shown)
+    if command == "topics":
+        assert ("été" in shown) == (encoding == "cp1252")
+        assert "?" in shown
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+def test_a_full_disk_behind_the_output_costs_no_file(folder, monkeypatch, capsys):
+    arguments, files = COMMANDS["fit"]
+    with open("/dev/full", "w") as stream:
+        assert run_on(stream, arguments, monkeypatch) == 2
+    assert "No space left" in capsys.readouterr().err
+    assert all(os.path.getsize(folder / name) for name in files)
+
+
+def test_shares_on_the_output_end_with_their_reader(folder, monkeypatch):
+    assert CliRunner().invoke(main, COMMANDS["topics"][0]).exit_code == 0
+    reading, writing = os.pipe()
+    os.close(reading)
+    with open(writing, "w", encoding="utf-8") as stream:
+        assert run_on(stream, ["topics", "--apply", "m.npz", "texts.txt"], monkeypatch) == 141
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        ("topics texts.txt --save /dev/null", "not a regular file"),
+        ("topics texts.txt --out pipe.html", "not a regular file"),
+        ("topics texts.txt --save same --out link.html", "would overwrite --out=link.html"),
+        ("topics texts.txt --save x.html --out ./x.html", "which is the same file"),
+        ("topics texts.txt --save texts.txt", "would overwrite what is read"),
+        ("topics texts.txt --stop-words stop --save stop", "would overwrite what is read"),
+        ("topics --apply m.npz texts.txt --out m.npz", "would overwrite what is read"),
+        ("topics --apply m.npz texts.txt --out pipe.csv", "not a regular file"),
+        ("fit spherical rows.csv --out rows.csv", "is a file: give a folder"),
+        ("fit spherical rows.csv --out pipes", "not a regular file"),
+        ("decompose tensor.npy --out /dev/null", "is a file: give a folder"),
+        ("decompose o/decomposition.npz --array x --out o", "would overwrite what is read"),
+        ("demo --out demo", "not a regular file"),
+        ("demo --image china --out demo", "not a regular file"),
+    ],
+)
+def test_what_would_destroy_something_is_refused_before_the_work(
+    folder, monkeypatch, arguments, reason
+):
+    for name in ("pipe.html", "pipe.csv", "pipes/labels.csv", "demo/topics.html", "demo/image.png"):
+        (folder / name).parent.mkdir(exist_ok=True)
+        os.mkfifo(folder / name)
+    listed = '{"written_by": "latensor %s", "files": ["%s", "summary.json"]}'
+    (folder / "pipes" / "summary.json").write_text(listed % ("fit", "labels.csv"))
+    (folder / "o").mkdir()
+    np.savez(folder / "o" / "decomposition.npz", x=np.ones((2, 2, 2)))
+    (folder / "o" / "summary.json").write_text(listed % ("decompose", "decomposition.npz"))
+    (folder / "same").write_text("old")
+    (folder / "link.html").symlink_to("same")
+    (folder / "m.npz").write_text("model")
+    (folder / "stop").write_text("the")
+
+    def work(*_, **__):
+        raise AssertionError("the work has begun")
+
+    replace_work(monkeypatch, work)
+    before = {p: p.read_bytes() if p.is_file() else p.lstat() for p in folder.rglob("*")}
+    result = CliRunner().invoke(main, arguments.split())
+    assert result.exit_code == 2, result.output
+    assert reason in result.stderr
+    assert {p: p.read_bytes() if p.is_file() else p.lstat() for p in folder.rglob("*")} == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_folder_that_cannot_be_written_is_noticed_before_the_work(folder, monkeypatch, command):
+    def refuse(*_):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(latensor.whole_files, "_create", refuse)
+    replace_work(monkeypatch, None)
+    result = CliRunner().invoke(main, COMMANDS[command][0])
+    assert result.exit_code == 2, result.output
+    assert "Permission denied" in result.stderr
+    if command in ("fit", "decompose"):
+        assert not (folder / "o").exists()
+
+
+def test_modes_of_replaced_files_are_kept(folder):
+    arguments, files = COMMANDS["decompose"]
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    for name in files:
+        os.chmod(folder / name, 0o600)
+    assert CliRunner().invoke(main, arguments).exit_code == 0
+    assert {os.stat(folder / name).st_mode & 0o777 for name in files} == {0o600}
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals as POSIX has them")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_a_command_like_an_error(folder, monkeypatch, number):
+    before = sorted(p.name for p in folder.rglob("*"))
+
+    def end(*_):
+        os.kill(os.getpid(), number)
+
+    replace_work(monkeypatch, end)
+    result = CliRunner().invoke(main, COMMANDS["fit"][0])
+    assert result.exit_code == 128 + number
+    assert sorted(p.name for p in folder.rglob("*")) == before
+    assert signal.getsignal(number) == signal.SIG_DFL
+
+
+@pytest.mark.skipif(shutil.which("head") is None, reason="needs head")
+def test_the_shell_gets_its_first_line_and_the_file(folder):
+    command = f"{sys.executable} -m latensor.cli topics texts.txt --topics 2 --save m.npz | head -1"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert ended.stdout.startswith("texts.txt: 60 documents")
+    assert ended.stderr == ""
+    assert os.path.getsize(folder / "m.npz")
+
+
+def test_no_character_steers_the_terminal(folder):
+    os.rename("texts.txt", "a\u202etxt.exe")
+    result = CliRunner().invoke(main, ["topics", "a\u202etxt.exe", "--topics", "2"])
+    assert result.exit_code == 0, result.output
+    assert "\u202e" not in result.output
+    assert "\u202e" not in CliRunner().invoke(main, ["topics", "b\u202e"]).output
