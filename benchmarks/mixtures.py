@@ -31,8 +31,8 @@ from latensor.datasets.mixtures import (
 )
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.diagonal_mixture import DiagonalGaussianMixture
+from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
-from latensor.models.spherical_mixture import SphericalGaussianMixture
 
 OURS, RAW = "latensor", "latensor refine=0"
 ONE, TEN = "sklearn n_init 1", "sklearn n_init 10"

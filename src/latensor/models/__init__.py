@@ -6,12 +6,12 @@ from latensor.models.diagonal_mixture import DiagonalGaussianMixture
 from latensor.models.gaussian_hmm import GaussianHMM
 from latensor.models.ica import ICA
 from latensor.models.latent_dirichlet import LatentDirichletAllocation
+from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
 from latensor.models.pca import PCA
 from latensor.models.pearson import PearsonMixture
 from latensor.models.product_mixture import ProductMixture
 from latensor.models.single_topic import SingleTopic
-from latensor.models.spherical_mixture import SphericalGaussianMixture
 
 __all__ = [
     "CCA",

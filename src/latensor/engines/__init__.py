@@ -1,0 +1,5 @@
+"""Engines: who goes over the data. One pass is a fold; nothing else loops over batches."""
+
+from latensor.engines.local import LocalEngine
+
+__all__ = ["LocalEngine"]

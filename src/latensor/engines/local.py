@@ -1,0 +1,117 @@
+"""The engine of one machine: folds on threads, whose number never changes a bit."""
+
+from __future__ import annotations
+
+import itertools
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from latensor.arrays.threads import one_blas_thread, thread_count
+from latensor.moments.batch import Batch
+from latensor.moments.sums import Folded
+from latensor.moments.unit_sample import Sample
+from latensor.sources.shards import Source
+
+A = TypeVar("A", bound=Folded)
+
+# Blocks that one task sums: small against the data, large against the cost of a task.
+_LEAF = 8
+
+
+class Merging:
+    """A merge in a fixed order of as many values as there come; log n of them are held.
+
+    The tree is that of a binary counter: value i joins its neighbour at the level of the lowest
+    bit of i, whatever the time at which values come.
+    """
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, Any]] = []
+
+    def add(self, value: Any) -> None:
+        """The next value."""
+        level = 0
+        while self._held and self._held[-1][0] == level:
+            value, level = self._held.pop()[1].merge(value), level + 1
+        self._held.append((level, value))
+
+    def total(self, start: Any) -> Any:
+        """All values so far; an empty `start` where there are none."""
+        values = [value for _, value in self._held]
+        while len(values) > 1:
+            values[-2:] = [values[-2].merge(values[-1])]
+        return values[0] if values else start.empty()
+
+
+def fold_leaf(start: A, leaf: list[Batch]) -> A:
+    """The units of a few blocks."""
+    total = start.empty()
+    for batch in [Batch.joined(leaf)] if start.joins_blocks else leaf:
+        total = total.update(batch)
+    return total
+
+
+class LocalEngine:
+    """Threads of this process.
+
+    Parameters
+    ----------
+    n_jobs : int or None, threads as scikit-learn counts them; changes nothing but the time
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_threads = thread_count(n_jobs)
+        self._pool: ThreadPoolExecutor | None = None
+
+    def fold(self, source: Source, start: A) -> A:
+        """What `start` becomes over all units of a source, merged in a fixed order."""
+        shards = Merging()
+        with one_blas_thread():
+            for number in range(len(source.shards)):
+                merging = Merging()
+                for leaf in self._ordered(fold_leaf, start, source.batches(number)):
+                    merging.add(leaf)
+                shards.add(merging.total(start))
+        return shards.total(start)  # type: ignore[no-any-return]
+
+    def sample(self, source: Source, limit: int, seed: int) -> Sample:
+        """At most `limit` units that stand for all."""
+        return self.fold(source, Sample(limit, seed))
+
+    def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
+        """What a function gives for every block, in order: answers per unit, no sum."""
+        for number in range(len(source.shards)):
+            for answers in self._ordered(_map_leaf, function, source.batches(number)):
+                yield from answers
+
+    def _ordered(
+        self, work: Callable[[Any, list[Batch]], Any], start: Any, batches: Iterator[Batch]
+    ) -> Iterator[Any]:
+        """Leaves worked on by the threads, in the order in which they were read.
+
+        Reading stays in the calling thread, and at most two leaves per thread are in flight.
+        """
+        waiting: deque[Future[Any]] = deque()
+        first = list(itertools.islice(batches, _LEAF))
+        while first:
+            following = list(itertools.islice(batches, _LEAF))
+            if self.n_threads == 1 or (not following and not waiting):
+                yield work(start, first)
+            else:
+                waiting.append(self._threads().submit(work, start, first))
+                if len(waiting) > 2 * self.n_threads:
+                    yield waiting.popleft().result()
+            first = following
+        while waiting:
+            yield waiting.popleft().result()
+
+    def _threads(self) -> ThreadPoolExecutor:
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="latensor")
+        return self._pool
+
+
+def _map_leaf(function: Callable[[Batch], Any], leaf: list[Batch]) -> list[Any]:
+    return [function(batch) for batch in leaf]

@@ -1,0 +1,345 @@
+"""fit, partial_fit, merge, spawn: written once, for every model.
+
+An estimator class stores its parameters, names their ranges and its fitted attributes, and builds
+the frozen model of its settings (`_model`). All that touches data goes through `learn`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import Array
+from latensor.engines import LocalEngine
+from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
+from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
+from latensor.estimation.parameters import Range, check_parameters
+from latensor.estimation.row_input import read_new, row_source
+from latensor.estimation.run import Run, seed_of
+from latensor.estimation.stream import Stream
+from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
+from latensor.sources.shards import Source
+
+
+class UndeterminedAttributeError(AttributeError, NotIdentifiableError):
+    """A fitted attribute that the data do not determine: `hasattr` says no, an access says why."""
+
+
+class LatentEstimator(BaseEstimator):  # type: ignore[misc]
+    """Base of every model.
+
+    A subclass stores its parameters in `__init__` and defines
+
+    _parameters : the ranges of its parameters (`Choice`, `Interval`)
+    _fitted_names : the names of its fitted attributes
+    _model() : the frozen `Model` of its settings
+    _attributes(answer, frame) : fitted attributes by name, components in their fixed order
+
+    and where its units are not rows, `_source`.
+    """
+
+    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {}
+    _fitted_names: ClassVar[frozenset[str]] = frozenset()
+    _takes_sparse: ClassVar[bool] = False
+    _allows_missing: ClassVar[bool] = False
+    _min_samples: ClassVar[int] = 1
+    # Parameters that have intervals with the values they can take, and what tells components apart.
+    _intervals_of: ClassVar[tuple[Mapping[str, tuple[float, float]], str]] = ({}, "")
+
+    # ------------------------------------------------------------------ what a model says
+    def _model(self) -> Model[Any]:
+        raise NotImplementedError(f"{type(self).__name__} must build its model")
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must name what it has found")
+
+    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        """Whatever the caller gave as a source, checked."""
+        return row_source(self, X, sample_weight, reset=reset)
+
+    def _effort(self) -> Effort:
+        return Effort(
+            getattr(self, "refine", "auto"),
+            getattr(self, "max_iter", Effort.max_iter),
+            getattr(self, "tol", Effort.tol),
+        )
+
+    def _given(self, source: Source) -> Any:
+        """A state to start from in place of moments and search; None where none is given."""
+        return None
+
+    # ------------------------------------------------------------------ fitting
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        sample_weight: object = None,
+        *,
+        callback: Callable[[str, int], object] | None = None,
+    ) -> Self:
+        """Learn the model.
+
+        Parameters
+        ----------
+        X : (n, d) array or frame; or a source: a list of such batches, or an object whose
+            `__iter__` yields them anew each time, gone over in constant memory. A source is fitted
+            as well as its rows in one array are
+        y : ignored
+        sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice. With
+            a source, pairs (batch, sample_weight) stand in place of batches
+        callback : called with the name and the number of every pass over the data
+        """
+        self._check_parameters()
+        source = self._source(X, y, sample_weight, reset=True)
+        return self._fit_source(source, callback)
+
+    def _fit_source(
+        self, source: Source, callback: Callable[[str, int], object] | None = None
+    ) -> Self:
+        self._forget(everything=True)
+        stream = Stream(seed_of(self.random_state))
+        run = Run(source, stream.seed, engine=self._engine(source), callback=callback)
+        learned = learn(run, self._model(), self._effort(), given=self._given(source))
+        self._check_count(run.n_units)
+        self._stream = replace(stream.fixed_by(learned), count=run.n_units)
+        self._adopt(learned.answer, learned.frame)
+        self._warn(learned.answer)
+        return self
+
+    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+        """Add samples; parameters are worked out when they are first asked for.
+
+        After `fit` the stream goes on from the fit: what it then gives is refined by all samples.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as for `fit`
+        """
+        self._check_parameters()
+        fresh = not self._has_started()
+        source = self._source(X, y, sample_weight, reset=fresh)
+        self._model().check_streaming()
+        stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
+        return self._add(source, stream)
+
+    def _add(self, source: Source, stream: Stream) -> Self:
+        batches = list(source.salted(stream.salt).batches_from(stream.count))
+        count = sum(map(len, batches))
+        if stream.sums is not None:
+            held = Source.of(source.kind, *batches)
+            seen = self._engine(source).fold(held, stream.sums.empty())
+            stream = replace(stream, sums=stream.sums.merge(seen))
+        else:
+            stream = replace(stream, held=(*stream.held, *(b.owned() for b in batches)))
+        self._stream = self._fixed(replace(stream, count=stream.count + count))
+        self._forget()
+        return self
+
+    def merge(self, other: Self) -> Self:
+        """Add the samples that another model of the same kind has seen; `other` is unchanged.
+
+        Exact for models that share their coordinates (`spawn`), and for those that have not seen
+        enough samples yet to choose any.
+        """
+        name = type(self).__name__
+        for role, model in (("self", self), ("other", other)):
+            if type(model) is not type(self) or not model._has_started():
+                raise InvalidInputError(f"{role} must be a {name} that has seen samples")
+        if other.n_features_in_ != self.n_features_in_:
+            raise InvalidInputError(
+                f"other has seen {other.n_features_in_} features, but self "
+                f"{self.n_features_in_}: only models of the same features can be merged"
+            )
+        mine, theirs = self._stream, other._stream
+        if mine.frame is None and theirs.frame is not None:
+            mine = self._summed(mine, theirs)
+        elif theirs.frame is None and mine.frame is not None:
+            theirs = self._summed(theirs, mine)
+        self._stream = self._fixed(mine.merged(theirs))
+        self._forget()
+        return self
+
+    def spawn(self) -> Self:
+        """An empty model for a second worker, whose samples can be merged into this one exactly.
+
+        It has the same parameters and the same coordinates, which are fixed now if they were not.
+        """
+        if not self._has_started():
+            raise InvalidInputError("self must have seen samples: call partial_fit or fit first")
+        self._stream, stream = self._fixed(self._stream, now=True).spawned()
+        worker: Self = clone(self)
+        for name in ("n_features_in_", "feature_names_in_", "_dtype"):
+            if name in self.__dict__:
+                setattr(worker, name, self.__dict__[name])
+        worker._stream = stream
+        return worker
+
+    def intervals(
+        self,
+        X: object,
+        y: object = None,
+        *,
+        level: float = 0.95,
+        n_resamples: int = 200,
+        n_groups: int = 50,
+    ) -> dict[str, ParameterInterval]:
+        """Intervals for all parameters, by a bootstrap of groups of samples: one pass over them.
+
+        The intervals of a refined fit are those of its likelihood: resampled statistics, and how
+        far the optimum moves with them. Those of moments alone come from resampled moments.
+
+        Parameters
+        ----------
+        X, y : samples of the fitted model, usually those it was fitted to; sources too
+        level : float between 0 and 1, the fraction of intervals that hold the truth
+        n_resamples : int
+        n_groups : int
+
+        Returns
+        -------
+        The fitted attributes, by name without the underscore at the end, -> ParameterInterval of
+        that shape
+        """
+        check_is_fitted(self)
+        settings = Bootstrap.of(level, n_resamples, n_groups)
+        source = self._source(X, y, None, reset=False)
+        if not self._has_started():
+            raise InvalidInputError("intervals need a model that was fitted here, by fit")
+        answer, frame = self._found()
+        run = Run(source, self._stream.seed, engine=self._engine(source))
+        count = source.count_up_to(2 * settings.n_groups)
+        if count < 2 * settings.n_groups:
+            raise InvalidInputError(
+                f"n_groups={n_groups} needs at least {2 * settings.n_groups} samples, X has {count}"
+            )
+        ranges, match_by = self._intervals_of
+        return resample(run, self._model(), frame, answer, settings, ranges, match_by)
+
+    # ------------------------------------------------------------------ streams
+    def _fixed(self, stream: Stream, now: bool = False) -> Stream:
+        """The stream with its coordinates chosen, once it holds enough units to do so."""
+        if stream.frame is not None or not (now or stream.n_held >= self._model().pilot_size):
+            return stream
+        run = self._held_run(stream)
+        learned = learn(run, self._model(), self._effort(), streaming=True)
+        return stream.fixed_by(learned)
+
+    def _summed(self, stream: Stream, framed: Stream) -> Stream:
+        """A stream that still holds its units, in the coordinates of another one."""
+        assert framed.sums is not None
+        kind = self._model().kind
+        sums = LocalEngine(self._n_jobs()).fold(Source.of(kind, *stream.held), framed.sums.empty())
+        return replace(stream, held=(), frame=framed.frame, sums=sums)
+
+    def _held_run(self, stream: Stream) -> Run:
+        units = stream.held
+        if stream.sums is not None and "sample" in stream.sums:
+            units = (stream.sums["sample"].in_order(),)
+        source = Source.of(self._model().kind, *units)
+        return Run(source, stream.seed, engine=LocalEngine(self._n_jobs()))
+
+    def _found(self) -> tuple[Answer[Any], Frame]:
+        """The answer of all that was seen; looking changes nothing but a cache."""
+        if "_answer" not in self.__dict__:
+            stream: Stream = self._stream
+            run, model = self._held_run(stream), self._model()
+            if stream.all_in_memory:
+                learned: Learned[Any] = learn(run, model, self._effort())
+                self._answer = learned.answer, learned.frame
+            else:
+                assert stream.frame is not None
+                assert stream.sums is not None
+                found = streamed(run, model, stream.frame, stream.sums, self._effort())
+                self._answer = found, stream.frame
+        answer: tuple[Answer[Any], Frame] = self._answer
+        return answer
+
+    def _adopt(self, answer: Answer[Any], frame: Frame) -> None:
+        self._answer = answer, frame
+        for name, value in self._attributes(answer, frame).items():
+            setattr(self, name, value)
+
+    def _warn(self, answer: Answer[Any]) -> None:
+        if not answer.converged and isinstance(self._effort().refine, str):
+            warnings.warn(
+                f"{type(self).__name__} stopped after {answer.n_iter} passes of EM before the "
+                f"log-likelihood was within tol={self._effort().tol:g} of its optimum: raise "
+                "max_iter, or lower n_components",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+
+    def _check_count(self, count: int) -> None:
+        if count < self._min_samples:
+            raise InvalidInputError(
+                f"X has {count} sample(s): {type(self).__name__} needs at least {self._min_samples}"
+            )
+
+    # ------------------------------------------------------------------ inside
+    def _check_parameters(self) -> None:
+        check_parameters(self, self._parameters)
+
+    def _n_jobs(self) -> int | None:
+        return getattr(self, "n_jobs", None)
+
+    def _engine(self, source: Source) -> Any:
+        return source.engine or LocalEngine(self._n_jobs())
+
+    def _read_new(self, X: object) -> tuple[Array, Any]:
+        """Samples for a fitted model: as the caller gave them, and on the host."""
+        check_is_fitted(self)
+        return read_new(self, X)
+
+    def _forget(self, everything: bool = False) -> None:
+        for name in ("_answer", *self._fitted_names, *(("_stream",) if everything else ())):
+            self.__dict__.pop(name, None)
+
+    def _has_started(self) -> bool:
+        return "_stream" in self.__dict__
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return self._has_started() or not self._fitted_names.isdisjoint(self.__dict__)
+
+    def __getattr__(self, name: str) -> Any:
+        if name in type(self)._fitted_names and "_stream" in self.__dict__:
+            try:
+                self._adopt(*self._found())
+            except NotIdentifiableError as error:
+                raise UndeterminedAttributeError(str(error)) from error
+            if name in self.__dict__:
+                return self.__dict__[name]
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = self._takes_sparse
+        tags.input_tags.allow_nan = self._allows_missing
+        return tags
+
+
+def component_order(weights: Any, vectors: Any) -> Any:
+    """The fixed order (k,) of components: by decreasing weight, ties by their first large entry.
+
+    Weights that agree to nine digits tie; then the component whose first entry above half of its
+    largest magnitude comes earlier, or is larger at the same place, goes first.
+
+    Parameters
+    ----------
+    weights : (k,) array
+    vectors : (k, d) array, what the components are
+    """
+    weights = np.asarray(weights, dtype=np.float64)
+    vectors = np.asarray(vectors, dtype=np.float64)
+    magnitudes = np.abs(vectors)
+    large = magnitudes > magnitudes.max(axis=1, keepdims=True) / 2
+    first = np.argmax(large, axis=1)
+    value = vectors[np.arange(len(vectors)), first]
+    largest = float(np.abs(weights).max()) or 1.0
+    rounded = np.round(weights / largest, 9)
+    return np.lexsort((-value, first, -rounded))

@@ -1,0 +1,255 @@
+"""Intervals for the parameters of a fitted model: a bootstrap of groups of units, by one fold.
+
+Of moments alone, resampled groups are read off anew. Of a refined fit, the EM step of resampled
+statistics shows where their optimum lies: with J the Jacobian of an EM step at its fixed point, a
+step v stands for a move of (I - J)^-1 v. No refit, no label switching.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import norm, t
+
+from latensor.arrays import Array, check_positive_int
+from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.moments.sums import Grouped, Joint
+from latensor.refinement.em import Fold
+from latensor.refinement.family import Family, Statistics
+
+_FEWEST_GROUPS = 5
+# The values that parameters can take.
+REAL = (-np.inf, np.inf)
+PROBABILITY = (0.0, 1.0)
+NOT_NEGATIVE = (0.0, np.inf)
+# Up to so many parameters the Jacobian of EM is formed: two passes over the sample for each.
+_DENSE = 300
+# Beyond, blocks of a Krylov space, each of as many passes as there are groups.
+_KRYLOV_BLOCKS = 8
+_KRYLOV_RESIDUAL = 0.01
+# Step of the differences, in packed units: the root of the cube of rounding.
+_DIFFERENCE = float(np.finfo(np.float64).eps ** (1 / 3))
+
+
+@dataclass(frozen=True)
+class ParameterInterval:
+    """Ends of an interval for every entry of a parameter.
+
+    Attributes
+    ----------
+    low, high : arrays of the parameter's shape, or lists of such where the parameter is a list
+    """
+
+    low: Any
+    high: Any
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """The settings of a bootstrap, checked."""
+
+    level: float
+    n_resamples: int
+    n_groups: int
+
+    @classmethod
+    def of(cls, level: float, n_resamples: int, n_groups: int) -> Bootstrap:
+        """The settings as the caller gave them, or an error that names the bad one."""
+        if not isinstance(level, numbers.Real) or not 0 < level < 1:
+            raise InvalidInputError(f"level={level!r} must lie between 0 and 1, for example 0.95")
+        n_groups = check_positive_int(n_groups, "n_groups")
+        if n_groups < _FEWEST_GROUPS:
+            raise InvalidInputError(
+                f"n_groups={n_groups} must be at least {_FEWEST_GROUPS}: fewer do not tell how "
+                "much they differ"
+            )
+        return cls(float(level), check_positive_int(n_resamples, "n_resamples"), n_groups)
+
+    def counts(self, rng: np.random.Generator) -> Array:
+        """How often every group counts in every resample, (n_resamples, n_groups)."""
+        even = np.full(self.n_groups, 1 / self.n_groups)
+        return rng.multinomial(self.n_groups, even, self.n_resamples).astype(np.float64)
+
+    @property
+    def widening(self) -> float:
+        """What makes up for the spread of few groups being estimated, as Student's t does."""
+        few = t.ppf((1 + self.level) / 2, self.n_groups - 1) / norm.ppf((1 + self.level) / 2)
+        return float(few * np.sqrt(self.n_groups / (self.n_groups - 1)))
+
+    def ends(self, middle: Array, moves: Array, values: tuple[float, float]) -> ParameterInterval:
+        """The interval around an estimate, from the moves (n_resamples, ...) of resamples."""
+        tails = [(1 - self.level) / 2, (1 + self.level) / 2]
+        low, high = np.quantile(moves, tails, axis=0) * self.widening + middle
+        return ParameterInterval(np.clip(low, *values), np.clip(high, *values))
+
+
+def resample(
+    run: Run,
+    model: Model[Any],
+    frame: Frame,
+    answer: Answer[Any],
+    settings: Bootstrap,
+    ranges: Mapping[str, tuple[float, float]],
+    match_by: str,
+) -> dict[str, ParameterInterval]:
+    """Intervals for the parameters of an answer.
+
+    Parameters
+    ----------
+    run : on the units that the model was fitted to
+    model, frame, answer : the fit
+    settings : of the bootstrap
+    ranges : parameters that get intervals, and the values they can take
+    match_by : the parameter by which components of resamples are told apart
+    """
+    order = model.order(frame, answer.state)
+    center = model.parameters(frame, model.permuted(answer.state, order))
+    if answer.statistics is None:
+        drawn = _by_moments(run, model, frame, settings, center, match_by)
+    else:
+        drawn = [
+            model.parameters(frame, model.permuted(state, order))
+            for state in _by_statistics(run, model, frame, answer, settings)
+        ]
+    return {
+        name: settings.ends(
+            center[name], np.stack([d[name] for d in drawn[1:]]) - drawn[0][name], values
+        )
+        for name, values in ranges.items()
+    }
+
+
+def _by_moments(
+    run: Run,
+    model: Model[Any],
+    frame: Frame,
+    settings: Bootstrap,
+    center: Mapping[str, Array],
+    match_by: str,
+) -> list[Mapping[str, Array]]:
+    """Read-offs of all groups and of every resample, components as in the fit."""
+    inner = Joint(model.moments(frame))
+    grouped = run.fold("groups", Grouped.of(inner, settings.n_groups, run.seed))
+    drawn: list[Mapping[str, Array]] = []
+    every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
+    for number, counts in enumerate(every):
+        found = model.read_off(frame, grouped.resampled(counts), run.rng("read off"))
+        if found.state is None:
+            if number == 0:
+                break
+            continue
+        drawn.append(_matched(model, frame, found.state, center, match_by))
+    if 2 * len(drawn) < len(every):
+        raise NotIdentifiableError(
+            f"only {max(len(drawn) - 1, 0)} of {settings.n_resamples} resamples of the moments "
+            "determine the model: there are no intervals; give more samples or lower n_components"
+        )
+    return drawn
+
+
+def _matched(
+    model: Model[Any], frame: Frame, state: Any, center: Mapping[str, Array], match_by: str
+) -> Mapping[str, Array]:
+    found = model.parameters(frame, state)
+    gaps = center[match_by][:, None] - found[match_by][None]
+    squares = (gaps**2).reshape(*gaps.shape[:2], -1).sum(axis=2)
+    order = linear_sum_assignment(squares)[1]
+    return model.parameters(frame, model.permuted(state, order))
+
+
+def _by_statistics(
+    run: Run, model: Model[Any], frame: Frame, answer: Answer[Any], settings: Bootstrap
+) -> list[Any]:
+    """The optimum of all groups and of every resample, to first order."""
+    assert answer.statistics is not None
+    family: Family[Any] = answer.statistics.family
+    start = Statistics(family, answer.state)
+    found = run.fold(
+        "groups",
+        Joint(
+            {
+                "groups": Grouped.of(start, settings.n_groups, run.seed),
+                "sample": _sample(run, model),
+            }
+        ),
+    )
+    grouped, sample = found["groups"], found["sample"]
+    empty = [g for g in grouped.groups if g.sums is None]
+    if empty:
+        raise InvalidInputError(
+            f"n_groups={settings.n_groups} leaves groups without a sample: lower n_groups"
+        )
+    every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
+    steps = np.stack([family.pack(grouped.resampled(c).maximized()) for c in every])
+    moves = (steps - steps[0]).T
+    scale = np.abs(moves).max()
+    if scale == 0:
+        return [answer.state] * len(every)
+    fold = run.prepared(family, sample.first(model.search_size))
+    moves = undo_step(fold, family, answer.state, moves)
+    origin = family.pack(answer.state)
+    return [family.unpack(origin + move, answer.state) for move in moves.T]
+
+
+def _sample(run: Run, model: Model[Any]) -> Any:
+    from latensor.moments.unit_sample import Sample
+
+    return Sample(model.search_size, run.seed)
+
+
+def undo_step(fold: Fold[Any], family: Family[Any], state: Any, steps: Array) -> Array:
+    """(I - J)^-1 V (p, m) of steps V, J being the Jacobian of an EM step at its fixed point.
+
+    J is formed by differences where there are few parameters; otherwise the solution is sought in
+    a block Krylov space of the leading directions of V.
+
+    Parameters
+    ----------
+    fold : goes over units in memory, prepared
+    family, state : the likelihood and its optimum
+    steps : (p, m), packed
+    """
+    origin = family.pack(state)
+
+    def after(vector: Array) -> Array:
+        return family.pack(fold(Statistics(family, family.unpack(vector, state), True)).maximized())
+
+    def derivative(direction: Array) -> Array:
+        size = _DIFFERENCE / max(float(np.abs(direction).max()), 1e-300)
+        ends = [after(origin + sign * size * direction) for sign in (1.0, -1.0)]
+        return (ends[0] - ends[1]) / (2 * size)
+
+    count = len(origin)
+    if count <= _DENSE:
+        rate = np.stack([derivative(unit) for unit in np.eye(count)], axis=1)
+        return np.asarray(np.linalg.lstsq(np.eye(count) - rate, steps, rcond=1e-10)[0])
+    return _krylov(derivative, steps)
+
+
+def _krylov(derivative: Callable[[Array], Array], steps: Array) -> Array:
+    left, values, right = np.linalg.svd(steps, full_matrices=False)
+    kept = values > values[0] * 1e-3
+    block = left[:, kept]
+    wanted = values[kept, None] * right[kept]
+    basis, images = np.empty((len(steps), 0)), np.empty((len(steps), 0))
+    for _ in range(_KRYLOV_BLOCKS):
+        fresh = np.stack([derivative(column) for column in block.T], axis=1)
+        basis, images = np.hstack([basis, block]), np.hstack([images, block - fresh])
+        target = left[:, kept]
+        found = np.linalg.lstsq(images, target, rcond=1e-10)[0]
+        residual = target - images @ found
+        if np.linalg.norm(residual) <= _KRYLOV_RESIDUAL * np.linalg.norm(target):
+            break
+        rest = residual - basis @ (basis.T @ residual)
+        directions, sizes, _ = np.linalg.svd(rest, full_matrices=False)
+        block = directions[:, sizes > 1e-8 * max(float(sizes[0]), 1e-300)]
+        if not block.shape[1]:
+            break
+    return np.asarray(basis @ (found @ wanted))

@@ -1,0 +1,111 @@
+"""Rows as estimators receive them, in memory or in batches, as one source with the same checks."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from latensor.arrays import Array, to_host
+from latensor.estimation.sample_source import as_batches, is_weighted_matrix
+from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch, Kind
+from latensor.sources.rows import RowReader
+from latensor.sources.shards import Source
+
+
+def row_source(
+    estimator: Any, X: object, sample_weight: object, *, reset: bool, kind: Kind = Kind.ROWS
+) -> Source:
+    """An array, a frame, a list of batches or a re-iterable as a source.
+
+    The estimator's `n_features_in_`, `feature_names_in_` and `_dtype` are set from the first
+    batch (`reset`) or compared.
+
+    Parameters
+    ----------
+    estimator : with `_takes_sparse`, `_allows_missing` and `_min_samples`
+    X, sample_weight : what the caller gave
+    reset : bool, True where the estimator starts anew
+    kind : Kind.ROWS, or one whose first part is rows
+    """
+    batches = as_batches(X, is_weighted_matrix)
+    if batches is None:
+        array, weights = read_rows(estimator, X, sample_weight, reset=reset)
+        return Source.of(kind, *_numbered(array, weights))
+    if sample_weight is not None:
+        raise InvalidInputError(
+            "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
+            "in place of batches"
+        )
+    first = _read_first(estimator, batches) if reset else None
+    names = getattr(estimator, "feature_names_in_", None)
+    reader = RowReader(
+        estimator.n_features_in_,
+        type(estimator).__name__,
+        None if names is None else tuple(map(str, names)),
+        estimator._takes_sparse,
+        estimator._allows_missing,
+    )
+    # A list holds all its batches at once; whatever makes them anew may use one buffer.
+    source = Source(kind, (batches,), reader, copies=not isinstance(batches, list | tuple))
+    if first is not None and len(first) >= kind.block:
+        return replace(source, first=first.take(slice(0, kind.block)))
+    return source
+
+
+def _read_first(estimator: Any, batches: Any) -> Batch:
+    """The first batch with a sample, which fixes names, number and precision of the features."""
+    for given in batches:
+        rows, weights = given if isinstance(given, list | tuple) else (given, None)
+        if tuple(getattr(rows, "shape", (1,)))[:1] == (0,) or counts_nothing(weights):
+            continue
+        if scipy.sparse.issparse(rows) and not estimator._takes_sparse:
+            rows = rows.toarray()
+        found = read_rows(estimator, rows, weights, reset=True, min_samples=1)
+        return _numbered(*found)[0].owned()
+    raise InvalidInputError("X holds no batch with a sample: give at least one")
+
+
+def read_rows(
+    estimator: Any,
+    X: object,
+    sample_weight: object,
+    *,
+    reset: bool,
+    min_samples: int | None = None,
+) -> tuple[Any, Any]:
+    """Rows on the host and their weights (n,)."""
+    least = estimator._min_samples if min_samples is None else min_samples
+    array = read_samples(estimator, X, reset=reset, min_samples=least if reset else 1)
+    weights = read_weights(sample_weight, array)
+    if reset:
+        estimator._dtype = host_dtype(array)
+    return on_host(estimator, array), np.ones(array.shape[0]) if weights is None else weights
+
+
+def on_host(estimator: Any, array: Array) -> Any:
+    """Rows as accumulators take them: NumPy, or CSR where the estimator takes sparse rows."""
+    if not scipy.sparse.issparse(array):
+        return np.asarray(to_host(array))
+    if not estimator._takes_sparse:
+        raise InvalidInputError(
+            f"{type(estimator).__name__} needs dense data, X is sparse of shape {array.shape}: "
+            "give X.toarray()"
+        )
+    return scipy.sparse.csr_array(array)
+
+
+def read_new(estimator: Any, X: object) -> tuple[Array, Any]:
+    """Rows for a fitted estimator: as the caller gave them, and on the host."""
+    array = read_samples(estimator, X, reset=False)
+    return array, on_host(estimator, array)
+
+
+def _numbered(array: Any, weights: Any) -> list[Batch]:
+    batch = Batch((array,), weights, np.arange(len(weights), dtype=np.uint64))
+    kept = batch if weights.all() else batch.take(np.flatnonzero(weights > 0))
+    return [kept]

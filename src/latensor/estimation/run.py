@@ -1,0 +1,127 @@
+"""All that a fit may do with its data is fold it; the rest is a function of what folds give."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+import numpy as np
+
+from latensor.arrays import RandomState, generator
+from latensor.engines.local import LocalEngine
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.sums import Folded, Tree
+from latensor.refinement.em import Fold
+from latensor.refinement.family import Family
+from latensor.sources.shards import Source
+
+A = TypeVar("A", bound=Folded)
+
+
+def seed_of(random_state: RandomState) -> int:
+    """One number that all steps of a fit draw from; fresh entropy for None."""
+    if isinstance(random_state, int | np.integer) and not isinstance(random_state, bool):
+        return int(np.random.SeedSequence(int(random_state)).generate_state(1, np.uint64)[0])
+    return int(generator(random_state).integers(2**63))
+
+
+@dataclass(frozen=True, eq=False)
+class _Counted(Folded):
+    """An accumulator that counts its units: a source must give the same ones in every pass."""
+
+    inner: Any
+    count: int = 0
+
+    @property
+    def joins_blocks(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.joins_blocks)
+
+    def empty(self) -> _Counted:
+        return _Counted(self.inner.empty())
+
+    def update(self, batch: Batch) -> _Counted:
+        return _Counted(self.inner.update(batch), self.count + len(batch))
+
+    def merge(self, other: _Counted) -> _Counted:
+        return _Counted(self.inner.merge(other.inner), self.count + other.count)
+
+    def message(self) -> Tree:
+        return self.inner.message(), self.count
+
+    def received(self, message: Tree) -> _Counted:
+        return _Counted(self.inner.received(message[0]), message[1])
+
+
+class Run:
+    """Folds over one source, numbered: a fit is a deterministic program over them.
+
+    Parameters
+    ----------
+    source : Source
+    seed : int, all random numbers follow from it and from the name of the step that draws them
+    engine : who goes over the data; that of the source, or the local one
+    journal : where finished folds are kept, so that an interrupted fit goes on; None for nowhere
+    callback : called with the name of a fold and its number once it is done
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        seed: int,
+        *,
+        engine: Any = None,
+        journal: Any = None,
+        callback: Callable[[str, int], object] | None = None,
+    ) -> None:
+        self.source, self.seed = source, seed
+        self.engine = engine or source.engine or LocalEngine()
+        self._journal, self._callback = journal, callback
+        self.n_folds, self.n_units = 0, -1
+
+    def fold(self, name: str, start: A) -> A:
+        """What an accumulator becomes over all units."""
+        self.n_folds += 1
+        key = f"{self.n_folds:04d} {name}"
+        counted = _Counted(start.empty())
+        message = None if self._journal is None else self._journal.get(key)
+        if message is not None:
+            found = counted.received(message)
+        else:
+            found = self.engine.fold(self.source, counted)
+            if self._journal is not None:
+                self._journal.put(key, found.message())
+        self._check_count(found.count)
+        if self._callback is not None:
+            self._callback(name, self.n_folds)
+        result: A = found.inner
+        return result
+
+    def _check_count(self, count: int) -> None:
+        if count == 0:
+            raise InvalidInputError("X holds no sample of positive weight: give at least one")
+        if self.n_units not in (-1, count):
+            raise InvalidInputError(
+                f"X gave {self.n_units} samples on the first pass and {count} now: it must give "
+                "the same batches each time"
+            )
+        self.n_units = count
+
+    def rng(self, name: str) -> np.random.Generator:
+        """A generator for one named step, whatever steps ran before it."""
+        return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
+
+    def on(self, units: Batch) -> Run:
+        """The same on units in memory."""
+        return Run(Source.of(self.source.kind, units), self.seed, engine=self._local())
+
+    def prepared(self, family: Family[Any], units: Batch) -> Fold[Any]:
+        """Passes over units in memory that a family prepares once."""
+        blocks = [family.prepare(block) for block in units.blocks(self.source.kind.block)]
+        source, engine = replace(Source.of(self.source.kind), shards=(blocks,)), self._local()
+        return lambda start: engine.fold(source, start)
+
+    def _local(self) -> LocalEngine:
+        return self.engine if isinstance(self.engine, LocalEngine) else LocalEngine()

@@ -1,0 +1,86 @@
+"""Everything that an estimator has seen, as a value that can be added to, merged and stored."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from latensor.estimation.learn import Frame, Learned
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.sums import Joint, same
+
+# Workers that one estimator can spawn: each has a range of unit numbers of its own.
+_MOST_WORKERS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Stream:
+    """Units, until there are enough to choose a frame; from then on sums in that frame.
+
+    Attributes
+    ----------
+    seed : int
+    held : units without a frame
+    frame : Frame or None
+    sums : Joint of moments, of statistics at the pilot and of a sample; None before the frame
+    salt : int, the worker's number
+    n_spawned : int
+    count : int, units seen, also those of weight zero
+    """
+
+    seed: int
+    held: tuple[Batch, ...] = ()
+    frame: Frame | None = None
+    sums: Joint | None = None
+    salt: int = 0
+    n_spawned: int = 0
+    count: int = 0
+
+    @property
+    def n_held(self) -> int:
+        """Units that wait for a frame."""
+        return sum(map(len, self.held))
+
+    @property
+    def all_in_memory(self) -> bool:
+        """Whether every unit is at hand: then what was seen is fitted as if at once."""
+        if self.sums is None:
+            return True
+        return "sample" in self.sums and self.sums["sample"].is_everything
+
+    def fixed_by(self, learned: Learned[object]) -> Stream:
+        """The stream that goes on in the frame of a fit."""
+        answer, members = learned.answer, dict(learned.moments.members)
+        if answer.statistics is not None and learned.sample is not None:
+            members |= {
+                "statistics": answer.statistics,
+                "sample": replace(learned.sample, below=1.0),
+            }
+        frame = replace(learned.frame, known={}, pilot=answer.state)
+        return replace(self, held=(), frame=frame, sums=Joint(members))
+
+    def spawned(self) -> tuple[Stream, Stream]:
+        """The stream itself, and an empty one in the same frame for another worker."""
+        if self.n_spawned >= _MOST_WORKERS - 1:
+            raise InvalidInputError(f"spawn was called {self.n_spawned} times: call it on workers")
+        assert self.sums is not None
+        salt = self.salt * _MOST_WORKERS + self.n_spawned + 1
+        worker = replace(self, held=(), sums=self.sums.empty(), salt=salt, n_spawned=0, count=0)
+        return replace(self, n_spawned=self.n_spawned + 1), worker
+
+    def merged(self, other: Stream) -> Stream:
+        """Both together, in the frame of the first; both hold units, or both have sums."""
+        if self.frame is None or other.frame is None:
+            # Both count their units from one number on: those of the second follow the first's.
+            moved = [Batch(b.parts, b.weights, b.keys + np.uint64(self.count)) for b in other.held]
+            return replace(self, held=(*self.held, *moved), count=self.count + other.count)
+        if not same(replace(self.frame, n_units=0.0), replace(other.frame, n_units=0.0)):
+            raise InvalidInputError(
+                "the two models keep their moments in different coordinates, chosen from their "
+                "first samples: start the second worker with spawn() of the first"
+            )
+        assert self.sums is not None
+        assert other.sums is not None
+        return replace(self, sums=self.sums.merge(other.sums), count=self.count + other.count)

@@ -1,0 +1,1 @@
+"""Mixtures: each estimator with its read-off, family and certificate beside it."""

@@ -1,0 +1,198 @@
+"""Mixtures of spherical Gaussians from three moments (monograph 4.2.1)."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latensor.arrays import Array, RandomState
+from latensor.diagnostics.mixture_certificate import (
+    DOUBTFUL_OFF_DIAGONAL,
+    NOISE_EDGE,
+    smallest_separation,
+)
+from latensor.estimation.learn import Frame
+from latensor.estimation.moment_model import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE
+from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.run import Run
+from latensor.exceptions import NotIdentifiableError
+from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
+from latensor.models.mixtures.spherical_read_off import (
+    SphericalReadOff,
+    count_components,
+    identified,
+    read_off,
+    read_rotation,
+    spectrum,
+)
+from latensor.models.view_read_off import check_streamed, maps_between, rotation
+from latensor.moments.second import Covariance
+from latensor.moments.third import ThirdMoment
+from latensor.refinement.gaussian import GaussianState, SphericalFamily
+
+
+@dataclass(frozen=True)
+class SphericalModel(GaussianMixtureModel):
+    """The settings of a spherical mixture, and what its moments say."""
+
+    common: bool
+    by_views: bool
+    algorithm: str | Callable[..., Any]
+
+    def check_streaming(self) -> None:
+        if self.by_views:
+            check_streamed(self.n_features)
+
+    def most_by_moments(self) -> str:
+        d = self.n_features
+        return (
+            f"at most {d} are ({d + 1} with variance='common', from 2 dimensions on). Leave "
+            "refine at 'auto' to fit them by likelihood, or lower n_components"
+        )
+
+    def survey_values(self, run: Run) -> dict[str, Any]:
+        if not self.by_views:
+            return {}
+        return {"views": rotation(self.n_features, run.rng("rotation"))}
+
+    def count_automatically(self, known: Covariance) -> int:
+        return count_components(spectrum(known.covariance)[0], known.weight)
+
+    def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
+        if self.by_views and count > 1:
+            maps, _ = maps_between(known.covariance, values["views"], count - 1, known.weight)
+            return np.linalg.qr(np.hstack(maps))[0]
+        vectors = spectrum(known.covariance)[1]
+        return np.ascontiguousarray(vectors[:, : min(count - 1, self.n_features)])
+
+    def stream_rank(self, count: int) -> int:
+        return self.n_features if self.by_views else super().stream_rank(count)
+
+    def found(
+        self, frame: Frame, moment: ThirdMoment, rng: np.random.Generator
+    ) -> SphericalReadOff | None:
+        count, d = frame["count"], self.n_features
+        if self.by_views and count > 1:
+            if d < 3 * count:
+                raise NotIdentifiableError(
+                    f"method='views' needs n_features >= 3 x n_components, got {d} features for "
+                    f"{count} components: use method='moments'"
+                )
+            found = read_rotation(moment, frame["views"], count, self.common, rng, self.algorithm)
+        elif not identified(count, d, self.common):
+            return None
+        else:
+            found = read_off(moment, count, self.common, rng, self.algorithm)
+        return found.above(frame["floor"])
+
+    def doubtful(self, found: SphericalReadOff, count: int) -> bool:
+        if count == 1:
+            return False
+        return (
+            found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL
+            or found.gap < NOISE_EDGE
+            or count >= self.n_features
+        )
+
+    def densities(self, frame: Frame) -> SphericalFamily:
+        return SphericalFamily(frame["centre"], None, self.common, frame["floor"], frame["unit"])
+
+
+class SphericalGaussianMixture(GaussianMixtureEstimator):
+    """Gaussian clusters with spherical covariances: weights, means and variances (monograph 4.2.1).
+
+    x = mu_j + noise of variance s_j in every direction, with probability w_j. Mean, covariance
+    and third moment determine w, mu and s for k <= d components with affinely independent means,
+    and for d + 1 with a common variance. Read off in homogeneous coordinates, they start a few
+    steps of expectation maximization; where moments determine nothing, or the certificate is bad,
+    k-means++ starts and split and merge moves stand beside them.
+
+    Parameters
+    ----------
+    n_components : int or "auto": one more than the eigenvalues of the covariance above its noise
+    variance : "differing" or "common" (one variance for all components)
+    method : "moments", or "views" for the monograph's random rotation into three views (d >= 3 k)
+    algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
+    refine : "auto", or the number of passes of expectation maximization; 0 for moments only
+    tol : float, log-likelihood per sample that EM may leave to gain
+    reg_covar : float, added to every variance by EM, as in scikit-learn
+    max_iter : int, passes of EM over the sample in memory
+    random_state : seed of the decomposition and of the starts
+    n_jobs : int or None, threads; changes nothing but the time
+
+    Attributes
+    ----------
+    weights_ : (k,), decreasing
+    means_ : (k, d)
+    covariances_ : (k,), the variance of each component; scikit-learn's "spherical" shape
+    precisions_, precisions_cholesky_ : (k,)
+    n_components_, n_iter_ : int
+    converged_ : bool
+    lower_bound_ : float, log-likelihood per sample of the last pass; NaN for moments only
+    certificate_ : MixtureCertificate
+    """
+
+    _covariance_type: ClassVar[str] = "spherical"
+    _parameters = {  # noqa: RUF012
+        "n_components": N_COMPONENTS,
+        "variance": (Choice(("differing", "common")),),
+        "method": (Choice(("moments", "views")),),
+        "algorithm": ALGORITHM,
+        "refine": REFINE,
+        "tol": (Interval(numbers.Real, 0),),
+        "reg_covar": (Interval(numbers.Real, 0),),
+        "max_iter": (Interval(numbers.Integral, 1),),
+        "n_jobs": N_JOBS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        *,
+        variance: str = "differing",
+        method: str = "moments",
+        algorithm: str | Callable[..., Any] = "auto",
+        refine: int | str = "auto",
+        tol: float = 1e-6,
+        reg_covar: float = 1e-6,
+        max_iter: int = 200,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.variance = variance
+        self.method = method
+        self.algorithm = algorithm
+        self.refine = refine
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _model(self) -> SphericalModel:
+        return SphericalModel(
+            self.n_components,
+            self.reg_covar,
+            self.n_features_in_,
+            self._row_limit,
+            self.variance == "common",
+            self.method == "views",
+            self.algorithm,
+        )
+
+    def _separation(self, fitted: dict[str, Any]) -> float:
+        return smallest_separation(fitted["means_"], np.sqrt(fitted["covariances_"]))
+
+    def _densities(self) -> tuple[SphericalFamily, GaussianState]:
+        state = self._state()
+        center = state.weights @ state.means
+        family = SphericalFamily(center, None, False, 0.0, 1.0)
+        return family, GaussianState(state.weights, state.means - center, state.variances)
+
+    def _n_free_variances(self) -> int:
+        return 1 if self.variance == "common" else int(self.n_components_)

@@ -1,0 +1,85 @@
+"""What expectation maximization needs of a likelihood, and its E step as an accumulator."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from latensor.arrays import Array
+from latensor.moments.batch import Batch
+from latensor.moments.sums import Sums
+
+State = TypeVar("State")
+
+
+class Family(Generic[State]):
+    """A likelihood with latent variables; a subclass is a frozen value, and picklable.
+
+    `expect` returns additive sums by name, among them "log_likelihood" (of the batch at the
+    state) and "weight" (what a log-likelihood per sample is divided by: units, or rows of
+    sequences). `pack` gives unbounded coordinates whose unit is about one standard deviation of
+    the data, so that a tolerance means the same in every model.
+    """
+
+    def prepare(self, batch: Batch) -> Batch:
+        """What `expect` works on, made once where EM goes over units in memory again and again."""
+        return batch
+
+    def expect(self, state: State, prepared: Batch) -> dict[str, Any]:
+        """The expected sufficient statistics of a prepared batch."""
+        raise NotImplementedError(f"{type(self).__name__} must give its statistics")
+
+    def maximize(self, sums: dict[str, Any], state: State) -> State:
+        """The parameters that given statistics maximize; `state` breaks ties."""
+        raise NotImplementedError(f"{type(self).__name__} must maximize")
+
+    def complete(self, sums: dict[str, Any], state: State) -> float:
+        """The complete-data log-likelihood of statistics at a state: what `maximize` maximizes."""
+        raise NotImplementedError(f"{type(self).__name__} must give its complete likelihood")
+
+    def pack(self, state: State) -> Array:
+        """The parameters as one vector of unbounded numbers."""
+        raise NotImplementedError(f"{type(self).__name__} must pack its parameters")
+
+    def unpack(self, vector: Array, like: State) -> State:
+        """The parameters of such a vector, near those of `like`."""
+        raise NotImplementedError(f"{type(self).__name__} must unpack its parameters")
+
+    def log_density(self, state: State, prepared: Batch) -> Array:
+        """Log p(x, j) (n, k) of every unit and component."""
+        raise NotImplementedError(f"{type(self).__name__} has no densities of single units")
+
+
+@dataclass(frozen=True, eq=False)
+class Statistics(Sums, Generic[State]):
+    """The E step: expected sufficient statistics at a state, summed over units.
+
+    Attributes
+    ----------
+    family : Family
+    state : parameters
+    prepared : bool, whether batches come out of `family.prepare` already
+    """
+
+    family: Family[State]
+    state: State
+    prepared: bool = False
+
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        return self.family.expect(
+            self.state, batch if self.prepared else self.family.prepare(batch)
+        )
+
+    @property
+    def weight(self) -> float:
+        """What a log-likelihood per sample is divided by."""
+        return float(self.seen()["weight"])
+
+    @property
+    def value(self) -> float:
+        """The log-likelihood per sample."""
+        return float(self.seen()["log_likelihood"]) / self.weight
+
+    def maximized(self) -> State:
+        """The parameters after one step of EM."""
+        return self.family.maximize(self.seen(), self.state)
