@@ -20,6 +20,7 @@ from latensor.arrays.library import (
     is_numpy,
     is_traced,
     machine_epsilon,
+    to_host,
 )
 from latensor.arrays.linear_map import (
     DenseMap,
@@ -231,7 +232,7 @@ def _gram_triplets(linear_map: LinearMap, rank: int, width: int) -> Triplets:
     width = min(width, columns)
     squares, vectors = _largest_eigenpairs(gram, width)
     epsilon = machine_epsilon(gram)
-    largest, smallest = float(squares[0]), float(squares[rank - 1])
+    largest, smallest = (float(to_host(squares[j])) for j in (0, rank - 1))
     if smallest <= 100 * columns * epsilon * largest and not isinstance(linear_map, SparseMap):
         # The square of the last value asked for is lost in the rounding of the first.
         return thin_svd(linear_map.to_dense())

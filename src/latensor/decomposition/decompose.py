@@ -11,6 +11,7 @@ from typing import Any
 from latensor.arrays import RandomState, generator, one_blas_thread, to_host
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
 from latensor.decomposition.auto import Automatic
+from latensor.decomposition.gradients import with_cp_gradient
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.progress import watched
 from latensor.decomposition.result import Decomposition
@@ -23,6 +24,7 @@ from latensor.tensors.dense import DenseTensor
 _ONE_THREAD = 1 << 21
 
 
+@with_cp_gradient
 def decompose(
     tensor: object,
     rank: int,

@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array, check_mode, is_numpy, like, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.gradients import detached
 from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.problem import (
     ContractibleProblem,
@@ -42,8 +43,11 @@ class UnscaledTensorError(InvalidInputError):
 
 
 def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
-    """What the caller brought, as something that can be contracted; arrays of any library too."""
-    data = as_contractible(tensor, name)
+    """What the caller brought, as something that can be contracted; arrays of any library too.
+
+    Iterations are not followed: their steps have another gradient than their result.
+    """
+    data: Contractible = detached(as_contractible(tensor, name))
     if not data.shape or 0 in data.shape:
         raise InvalidInputError(
             f"{name} must have at least one mode and no empty one, got shape {data.shape}"

@@ -23,6 +23,7 @@ from latensor.arrays import (
     to_host,
 )
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.gradients import detached
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
@@ -86,7 +87,7 @@ def spectral_norm(
     and random ones. From above by the norms of unfoldings, each of which is at least as large.
     Factored tensors of up to a million entries are formed for this; larger ones, and sparse ones
     without a short mode, are bounded by their Frobenius norm. For dense vectors and matrices both
-    bounds are the exact norm, up to rounding.
+    bounds are the exact norm, up to rounding. The vectors carry no gradients.
 
     Parameters
     ----------
@@ -96,14 +97,14 @@ def spectral_norm(
     tol : float, stops when no start gains more than this, relatively; None derives it from dtype
     random_state : int, generator or None
     """
-    contractible = as_contractible(tensor)
+    contractible: Any = detached(as_contractible(tensor))
     n_restarts = check_positive_int(n_restarts, "n_restarts")
     max_iter = check_positive_int(max_iter, "max_iter")
     if tol is not None and not (isinstance(tol, int | float) and 0 <= tol < 1):
         raise InvalidInputError(f"tol={tol!r} must be a number from 0 up to, not including, 1")
     formed = hasattr(contractible, "to_dense") and not hasattr(contractible, "unfold_gram")
     if formed and math.prod(contractible.shape) <= _SMALL:
-        contractible = DenseTensor(contractible.to_dense())  # type: ignore[attr-defined]
+        contractible = DenseTensor(contractible.to_dense())
     contractible, unit = _scaled(contractible)
     reference = contractible.reference
     xp, _ = resolve(tensor=reference)

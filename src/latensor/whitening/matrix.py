@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latensor.arrays import Array, machine_epsilon, to_host
+from latensor.arrays import Array, is_traced, machine_epsilon, to_host
 from latensor.arrays.factorization import Eigenpairs, leading_eigenpairs
 from latensor.exceptions import InvalidInputError, RankDeficientError
 
@@ -45,7 +45,8 @@ def whiten(second_moment: object, rank: int) -> Whitening:
     Parameters
     ----------
     second_moment : (d, d) array of any library, SciPy sparse or LinearOperator; symmetric
-    rank : int, at most the numerical rank of `second_moment`
+    rank : int, at most the numerical rank of `second_moment`; JAX arrays that are being traced have
+        no numbers yet, and are not checked
 
     Returns
     -------
@@ -61,10 +62,11 @@ def whiten(second_moment: object, rank: int) -> Whitening:
     except InvalidInputError as error:
         raise InvalidInputError(str(error).replace("matrix", "second_moment")) from error
     magnitudes = abs(spectrum)
-    found = np.abs(to_host(spectrum))
-    threshold = vectors.shape[0] * machine_epsilon(spectrum) * float(found[0])
-    if not found[-1] > threshold:
-        raise _rank_deficient(to_host(spectrum), threshold, rank)
+    if not is_traced(spectrum):
+        found = np.abs(to_host(spectrum))
+        threshold = vectors.shape[0] * machine_epsilon(spectrum) * float(found[0])
+        if not found[-1] > threshold:
+            raise _rank_deficient(to_host(spectrum), threshold, rank)
     root = magnitudes**0.5
     return Whitening(vectors / root, vectors * root, spectrum)
 

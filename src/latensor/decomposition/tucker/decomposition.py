@@ -10,6 +10,7 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import Status
 from latensor.decomposition.setup import as_tensor
@@ -99,6 +100,7 @@ class TuckerDecomposition:
         )
 
 
+@with_tucker_gradient
 def tucker(
     tensor: object,
     ranks: int | float | Sequence[int | float] | None = None,
