@@ -19,8 +19,8 @@ import scipy.sparse
 from sklearn import cross_decomposition, decomposition
 from threadpoolctl import threadpool_limits
 
-from latensor.models.cca import CCA
-from latensor.models.pca import PCA
+from latensor.models.matrices.cca import CCA
+from latensor.models.matrices.pca import PCA
 
 SEEDS = (0, 1, 2)
 

@@ -109,9 +109,19 @@ def test_an_accumulator_can_be_merged_with_itself():
 
 
 def test_other_coordinates_are_refused():
-    one = CovarianceSums(CENTRE)
+    one = ThirdPowerSums(CENTRE, np.eye(4))
     with pytest.raises(InvalidInputError, match="different coordinates"):
-        one.merge(CovarianceSums(CENTRE + 1))
+        one.merge(ThirdPowerSums(CENTRE, np.eye(4)[:, :2]))
+
+
+def test_covariances_around_other_centres_are_added_exactly():
+    parts = [
+        LocalEngine(1).fold(source([part]), CovarianceSums(centre))
+        for part, centre in ((ROWS[:5000], CENTRE), (ROWS[5000:], 100 * CENTRE))
+    ]
+    for found in (parts[0].merge(parts[1]), parts[1].merge(parts[0])):
+        assert np.allclose(found.finalize().covariance, np.cov(ROWS.T, bias=True), rtol=1e-9)
+    assert parts[1].empty().merge(parts[0]).finalize().count == 5000
 
 
 @settings(max_examples=30, deadline=None)

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latensor.arrays import library_name, to_host
 from latensor.exceptions import InvalidInputError, RankDeficientError
-from latensor.models.cca import CCA
+from latensor.models.matrices.cca import CCA
 
 NAMES = ("correlations_", "x_weights_", "y_weights_", "x_loadings_", "y_loadings_", "x_mean_")
 

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latensor.arrays import library_name, to_host
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.models.pca import PCA
+from latensor.models.matrices.pca import PCA
 
 SHARED = (
     "components_",

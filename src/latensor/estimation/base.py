@@ -24,6 +24,7 @@ from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Run, seed_of
 from latensor.estimation.stream import Stream
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
+from latensor.moments.sums import Joint
 from latensor.sources.shards import Source
 
 
@@ -102,12 +103,14 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     def _fit_source(
         self, source: Source, callback: Callable[[str, int], object] | None = None
     ) -> Self:
+        if self._min_samples > 1:
+            self._check_count(source.count_up_to(self._min_samples))
         self._forget(everything=True)
         stream = Stream(seed_of(self.random_state))
         run = Run(source, stream.seed, engine=self._engine(source), callback=callback)
         learned = learn(run, self._model(), self._effort(), given=self._given(source))
-        self._check_count(run.n_units)
-        self._stream = replace(stream.fixed_by(learned), count=run.n_units)
+        count = run.n_units if run.n_folds else len(source.in_memory or ())
+        self._stream = replace(stream.fixed_by(learned), count=count)
         self._adopt(learned.answer, learned.frame)
         self._warn(learned.answer)
         return self
@@ -126,7 +129,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         source = self._source(X, y, sample_weight, reset=fresh)
         self._model().check_streaming()
         stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
-        return self._add(source, stream)
+        return self._add(source, self._resumed(stream))
 
     def _add(self, source: Source, stream: Stream) -> Self:
         batches = list(source.salted(stream.salt).batches_from(stream.count))
@@ -156,7 +159,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
                 f"other has seen {other.n_features_in_} features, but self "
                 f"{self.n_features_in_}: only models of the same features can be merged"
             )
-        mine, theirs = self._stream, other._stream
+        mine, theirs = self._resumed(self._stream), self._resumed(other._stream)
         if mine.frame is None and theirs.frame is not None:
             mine = self._summed(mine, theirs)
         elif theirs.frame is None and mine.frame is not None:
@@ -172,7 +175,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         """
         if not self._has_started():
             raise InvalidInputError("self must have seen samples: call partial_fit or fit first")
-        self._stream, stream = self._fixed(self._stream, now=True).spawned()
+        self._stream, stream = self._fixed(self._resumed(self._stream), now=True).spawned()
         worker: Self = clone(self)
         for name in ("n_features_in_", "feature_names_in_", "_dtype"):
             if name in self.__dict__:
@@ -209,8 +212,12 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         settings = Bootstrap.of(level, n_resamples, n_groups)
         source = self._source(X, y, None, reset=False)
-        if not self._has_started():
-            raise InvalidInputError("intervals need a model that was fitted here, by fit")
+        if not self._has_started() or not self._intervals_of[0]:
+            raise InvalidInputError(
+                f"{type(self).__name__} has no intervals"
+                if not self._intervals_of[0]
+                else "intervals need a model that was learnt by fit or partial_fit"
+            )
         answer, frame = self._found()
         run = Run(source, self._stream.seed, engine=self._engine(source))
         count = source.count_up_to(2 * settings.n_groups)
@@ -222,6 +229,14 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         return resample(run, self._model(), frame, answer, settings, ranges, match_by)
 
     # ------------------------------------------------------------------ streams
+    def _resumed(self, stream: Stream) -> Stream:
+        """The stream with the sums that an answer found at once stands for."""
+        if stream.answer is None or stream.frame is None:
+            return stream
+        resumed = self._model().resumed(stream.frame, stream.answer)
+        frame = replace(stream.frame, values={**stream.frame.values, **resumed.values})
+        return replace(stream, frame=frame, sums=Joint(resumed.moments), answer=None)
+
     def _fixed(self, stream: Stream, now: bool = False) -> Stream:
         """The stream with its coordinates chosen, once it holds enough units to do so."""
         if stream.frame is not None or not (now or stream.n_held >= self._model().pilot_size):
@@ -249,7 +264,9 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         if "_answer" not in self.__dict__:
             stream: Stream = self._stream
             run, model = self._held_run(stream), self._model()
-            if stream.all_in_memory:
+            if stream.answer is not None and stream.frame is not None:
+                self._answer = stream.answer, stream.frame
+            elif stream.all_in_memory:
                 learned: Learned[Any] = learn(run, model, self._effort())
                 self._answer = learned.answer, learned.frame
             else:

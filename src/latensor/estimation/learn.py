@@ -77,6 +77,20 @@ class Answer(Generic[State]):
 
 
 @dataclass(frozen=True)
+class Resumed:
+    """What an answer found at once stands for, so that more data can follow.
+
+    Attributes
+    ----------
+    moments : accumulators, filled
+    values : what the frame remembers of it, such as the error that is made
+    """
+
+    moments: dict[str, Folded]
+    values: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Search(Generic[State]):
     """Starts that a model tries on a sample in memory.
 
@@ -172,6 +186,14 @@ class Model(Generic[State]):
         """Parameters as users know them, by name without the underscore at the end."""
         raise NotImplementedError(f"{type(self).__name__} must name its parameters")
 
+    def at_once(self, run: Run, frame: Frame) -> Answer[State] | None:
+        """An answer from data in memory that needs no moments; None where there is no such way."""
+        return None
+
+    def resumed(self, frame: Frame, answer: Answer[State]) -> Resumed:
+        """The moments that an answer found at once stands for, so that more data can follow."""
+        raise NotImplementedError(f"{type(self).__name__} must say what its answer stands for")
+
     def locally(self, run: Run, frame: Frame, answer: Answer[State]) -> Answer[State] | None:
         """A faster or more exact refiner for data in memory; None for the common one."""
         return None
@@ -195,10 +217,10 @@ class Effort:
 
 @dataclass(frozen=True, eq=False)
 class Learned(Generic[State]):
-    """A finished fit: its frame, all moments, a sample, and the answer."""
+    """A finished fit: frame, moments (None where none were needed), a sample and the answer."""
 
     frame: Frame
-    moments: Joint
+    moments: Joint | None
     sample: Sample | None
     answer: Answer[State]
 
@@ -222,6 +244,9 @@ def learn(
     given : where refinement starts, in place of moments and search
     """
     frame = model.survey(run, streaming)
+    found_at_once = None if streaming else model.at_once(run, frame)
+    if found_at_once is not None:
+        return Learned(frame, None, None, found_at_once)
     wanted = dict(model.moments(frame))
     missing = {n: m for n, m in wanted.items() if n not in frame.known}
     family = model.family(frame) if effort.refine != 0 else None

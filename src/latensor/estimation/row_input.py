@@ -27,15 +27,15 @@ def row_source(
 
     Parameters
     ----------
-    estimator : with `_takes_sparse`, `_allows_missing` and `_min_samples`
+    estimator : with `_takes_sparse` and `_allows_missing`
     X, sample_weight : what the caller gave
     reset : bool, True where the estimator starts anew
     kind : Kind.ROWS, or one whose first part is rows
     """
     batches = as_batches(X, is_weighted_matrix)
     if batches is None:
-        array, weights = read_rows(estimator, X, sample_weight, reset=reset)
-        return Source.of(kind, *_numbered(array, weights))
+        given, array, weights = read_rows(estimator, X, sample_weight, reset=reset)
+        return replace(Source.of(kind, numbered((array,), weights)), original=given)
     if sample_weight is not None:
         raise InvalidInputError(
             "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
@@ -65,8 +65,8 @@ def _read_first(estimator: Any, batches: Any) -> Batch:
             continue
         if scipy.sparse.issparse(rows) and not estimator._takes_sparse:
             rows = rows.toarray()
-        found = read_rows(estimator, rows, weights, reset=True, min_samples=1)
-        return _numbered(*found)[0].owned()
+        _, array, known = read_rows(estimator, rows, weights, reset=True)
+        return numbered((array,), known).owned()
     raise InvalidInputError("X holds no batch with a sample: give at least one")
 
 
@@ -76,15 +76,14 @@ def read_rows(
     sample_weight: object,
     *,
     reset: bool,
-    min_samples: int | None = None,
-) -> tuple[Any, Any]:
-    """Rows on the host and their weights (n,)."""
-    least = estimator._min_samples if min_samples is None else min_samples
-    array = read_samples(estimator, X, reset=reset, min_samples=least if reset else 1)
+) -> tuple[Array, Any, Any]:
+    """Rows in the caller's library and on the host, and their weights (n,)."""
+    array = read_samples(estimator, X, reset=reset)
     weights = read_weights(sample_weight, array)
     if reset:
         estimator._dtype = host_dtype(array)
-    return on_host(estimator, array), np.ones(array.shape[0]) if weights is None else weights
+    known = np.ones(array.shape[0]) if weights is None else weights
+    return array, on_host(estimator, array), known
 
 
 def on_host(estimator: Any, array: Array) -> Any:
@@ -105,7 +104,7 @@ def read_new(estimator: Any, X: object) -> tuple[Array, Any]:
     return array, on_host(estimator, array)
 
 
-def _numbered(array: Any, weights: Any) -> list[Batch]:
-    batch = Batch((array,), weights, np.arange(len(weights), dtype=np.uint64))
-    kept = batch if weights.all() else batch.take(np.flatnonzero(weights > 0))
-    return [kept]
+def numbered(parts: tuple[Any, ...], weights: Any) -> Batch:
+    """Units in memory, numbered from zero on; those of weight zero are left out."""
+    batch = Batch(parts, weights, np.arange(len(weights), dtype=np.uint64))
+    return batch if weights.all() else batch.take(np.flatnonzero(weights > 0))

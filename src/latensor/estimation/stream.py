@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from latensor.estimation.learn import Frame, Learned
+from latensor.estimation.learn import Answer, Frame, Learned
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
-from latensor.moments.sums import Joint, same
+from latensor.moments.sums import Joint
 
 # Workers that one estimator can spawn: each has a range of unit numbers of its own.
 _MOST_WORKERS = 256
@@ -27,7 +28,8 @@ class Stream:
     sums : Joint of moments, of statistics at the pilot and of a sample; None before the frame
     salt : int, the worker's number
     n_spawned : int
-    count : int, units seen, also those of weight zero
+    count : int, units seen
+    answer : what was found at once, without sums, as long as nothing was added since
     """
 
     seed: int
@@ -37,6 +39,7 @@ class Stream:
     salt: int = 0
     n_spawned: int = 0
     count: int = 0
+    answer: Answer[Any] | None = None
 
     @property
     def n_held(self) -> int:
@@ -47,12 +50,15 @@ class Stream:
     def all_in_memory(self) -> bool:
         """Whether every unit is at hand: then what was seen is fitted as if at once."""
         if self.sums is None:
-            return True
+            return self.answer is None
         return "sample" in self.sums and self.sums["sample"].is_everything
 
     def fixed_by(self, learned: Learned[object]) -> Stream:
         """The stream that goes on in the frame of a fit."""
-        answer, members = learned.answer, dict(learned.moments.members)
+        answer = learned.answer
+        if learned.moments is None:
+            return replace(self, held=(), frame=learned.frame, answer=answer)
+        members = dict(learned.moments.members)
         if answer.statistics is not None and learned.sample is not None:
             members |= {
                 "statistics": answer.statistics,
@@ -71,16 +77,11 @@ class Stream:
         return replace(self, n_spawned=self.n_spawned + 1), worker
 
     def merged(self, other: Stream) -> Stream:
-        """Both together, in the frame of the first; both hold units, or both have sums."""
+        """Both together: both hold units, or both have sums that can be added."""
         if self.frame is None or other.frame is None:
             # Both count their units from one number on: those of the second follow the first's.
             moved = [Batch(b.parts, b.weights, b.keys + np.uint64(self.count)) for b in other.held]
             return replace(self, held=(*self.held, *moved), count=self.count + other.count)
-        if not same(replace(self.frame, n_units=0.0), replace(other.frame, n_units=0.0)):
-            raise InvalidInputError(
-                "the two models keep their moments in different coordinates, chosen from their "
-                "first samples: start the second worker with spawn() of the first"
-            )
         assert self.sums is not None
         assert other.sums is not None
         return replace(self, sums=self.sums.merge(other.sums), count=self.count + other.count)

@@ -7,15 +7,16 @@ more digits than Chan's update (moving rows of variance one by 1e6 changes varia
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
+import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.moments.batches import only_rounding, refuse_overflow
 from latensor.moments.second import Covariance
-from latensor.moments.sums import Sums
+from latensor.moments.sums import Sums, plus
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import ThirdSums, displacement, third_sums
 
@@ -33,15 +34,16 @@ class CovarianceSums(Sums):
 
     def summed(self, batch: Batch) -> dict[str, Any]:
         with np.errstate(over="ignore", invalid="ignore"):
-            rows = batch.rows.astype(np.float64) - self.centre
-            weighted = rows * batch.weights[:, None]
-            second = weighted.T @ rows
-        return {
-            "count": len(batch),
-            "weight": batch.weight,
-            "first": weighted.sum(axis=0),
-            "second": second,
-        }
+            rows, weighted = centred(batch.rows, self.centre, batch.weights)
+            first, second = products(rows, weighted, self.centre, batch.weights)
+        return {"count": len(batch), "weight": batch.weight, "first": first, "second": second}
+
+    def merge(self, other: Self) -> Self:
+        if other.sums is not None and not np.array_equal(self.centre, other.centre):
+            if self.sums is None:
+                return other.recentred(self.centre)
+            return super().merge(other.recentred(self.centre))
+        return replace(self, sums=plus(self.sums, other.sums))
 
     def finalize(self) -> Covariance:
         sums = self.seen()
@@ -56,7 +58,7 @@ class CovarianceSums(Sums):
             covariance = np.where(constant[:, None] | constant, 0.0, covariance)
         return Covariance(count, weight, mean, covariance)
 
-    def recentred(self, centre: Array) -> CovarianceSums:
+    def recentred(self, centre: Array) -> Self:
         """The same sums seen from another centre."""
         sums = self.seen()
         move = self.centre - centre
@@ -107,8 +109,37 @@ class ThirdPowerSums(Sums):
         )
 
 
+def centred(rows: Any, centre: Array, weights: Array) -> tuple[Any, Any]:
+    """Rows minus a centre, without and with their weights; sparse rows stay as they are."""
+    if scipy.sparse.issparse(rows):
+        rows = rows.astype(np.float64)
+        return rows, scipy.sparse.diags_array(weights) @ rows
+    rows = rows.astype(np.float64) - centre
+    return rows, rows * weights[:, None]
+
+
+def products(rows: Any, weighted: Any, centre: Array, weights: Array) -> tuple[Array, Array]:
+    """The sums of x - c and (x - c)(x - c)'.
+
+    Sparse rows are never made dense: a column that is mostly zero has a variance above the square
+    of its mean, so that subtracting the centre from the products loses no digits.
+    """
+    if not scipy.sparse.issparse(rows):
+        return weighted.sum(axis=0), weighted.T @ rows
+    plain = np.asarray(rows.T @ weights)
+    second = np.asarray((weighted.T @ rows).todense())
+    total = float(weights.sum())
+    cross = np.outer(plain, centre)
+    return plain - total * centre, second - cross - cross.T + total * np.outer(centre, centre)
+
+
 def centre_of(batch: Batch) -> Array:
     """The mean (d,) of a first block, around which sums are taken."""
-    rows = batch.rows.astype(np.float64)
-    centre: Array = batch.weights @ rows / batch.weight
+    return mean_of(batch.rows, batch.weights)
+
+
+def mean_of(rows: Any, weights: Array) -> Array:
+    """The weighted mean (d,) of rows, zero where it overflows."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        centre = np.asarray(rows.T @ weights, dtype=np.float64) / weights.sum()
     return centre if np.isfinite(centre).all() else np.zeros(rows.shape[1])

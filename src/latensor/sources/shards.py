@@ -49,6 +49,7 @@ class Source:
     salt : int, the worker's number: keys of merged workers stay distinct
     copies : bool, whether batches are copied, because the caller may use their memory again
     first : the first block, where it is known already
+    original : the caller's data in its own array library, where they are in memory
     """
 
     kind: Kind
@@ -58,6 +59,7 @@ class Source:
     salt: int = 0
     copies: bool = False
     first: Batch | None = None
+    original: Any = None
 
     @classmethod
     def of(cls, kind: Kind, *batches: Batch) -> Source:
@@ -130,6 +132,8 @@ class Source:
 
     def count_up_to(self, limit: int) -> int:
         """The number of units, looked for as far as `limit`."""
+        if self.first is not None and len(self.first) >= limit:
+            return len(self.first)
         count = 0
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):

@@ -4,33 +4,30 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.estimation import (
-    Choice,
-    Interval,
-    check_parameters,
-    host_dtype,
-    in_library_of,
-    project,
-    read_samples,
-    read_weights,
-)
+from latensor.estimation import Choice, Interval, in_library_of, project, read_samples
+from latensor.estimation.base import LatentEstimator
+from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.models.pca_spectrum import (
+from latensor.models.matrices.pca_spectrum import (
     Spectrum,
     choose_components,
     spectrum_of_covariance,
     spectrum_of_samples,
     spectrum_of_sketch,
 )
-from latensor.moments import CovarianceAccumulator, CovarianceSketchAccumulator
+from latensor.moments.row_sums import CovarianceSums, centre_of
+from latensor.moments.sketch import CovarianceSketchAccumulator
+from latensor.moments.sketch_sums import SketchedCovariance
+from latensor.moments.sums import Folded, Joint
 
 # Up to here a stream keeps the exact covariance (128 MB); beyond, a sketch of leading directions.
 _MAX_COVARIANCE_FEATURES = 4096
@@ -52,7 +49,127 @@ class PCACertificate:
     error: float
 
 
-class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+@dataclass(frozen=True, eq=False)
+class PCAState:
+    """The leading directions of a covariance.
+
+    Attributes
+    ----------
+    rank : int, the number of directions kept
+    mean : (d,)
+    variances : decreasing, `rank` of them and possibly more
+    directions : (d, rank)
+    following : float, the first variance that is left out
+    total : float, the sum of all variances
+    weight : float, of the samples
+    error : float, a bound on what a sketch has dropped
+    """
+
+    rank: int
+    mean: Any
+    variances: Any
+    directions: Any
+    following: float
+    total: float
+    weight: float
+    error: float
+
+
+@dataclass(frozen=True)
+class PCAModel(Model[PCAState]):
+    """The settings of a PCA, and its directions from samples, a covariance or a sketch."""
+
+    n_components: int | float | str | None
+    n_features: int
+    random_state: RandomState
+
+    @property
+    def _sketches(self) -> bool:
+        return self.n_features > _MAX_COVARIANCE_FEATURES
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        return Frame({} if self._sketches else {"centre": centre_of(run.source.head())})
+
+    def at_once(self, run: Run, frame: Frame) -> Answer[PCAState] | None:
+        samples, units = run.source.original, run.source.in_memory
+        if samples is None or units is None:
+            return None
+        weights = None if (units.weights == 1).all() else units.weights
+        if len(units) < samples.shape[0]:
+            samples = units.rows
+        return self._answer(spectrum_of_samples(samples, weights, self.random_state))
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        if not self._sketches:
+            return {"covariance": CovarianceSums(frame["centre"])}
+        wanted = self.n_components
+        if not isinstance(wanted, numbers.Integral):
+            return {"sketch": SketchedCovariance(256)}
+        return {"sketch": SketchedCovariance(max(4 * int(wanted), int(wanted) + 100))}
+
+    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[PCAState]:
+        if self._sketches:
+            return self._answer(spectrum_of_sketch(moments["sketch"].finalize()))
+        return self._answer(
+            spectrum_of_covariance(moments["covariance"].finalize(), self.random_state)
+        )
+
+    def _answer(self, spectrum: Spectrum) -> Answer[PCAState]:
+        rank, variances, directions = choose_components(
+            spectrum, self.n_components, self.n_features
+        )
+        following = float(variances[rank]) if len(variances) > rank else 0.0
+        return Answer(
+            PCAState(
+                rank,
+                spectrum.mean,
+                variances,
+                np.ascontiguousarray(directions[:, :rank]),
+                following,
+                spectrum.total,
+                spectrum.weight,
+                spectrum.error,
+            )
+        )
+
+    def resumed(self, frame: Frame, answer: Answer[PCAState]) -> Resumed:
+        """The sums that the directions stand for, and the largest variance that was lost.
+
+        What the directions leave out is spread evenly over the others, as in probabilistic PCA,
+        which keeps the total variance.
+        """
+        found = answer.state
+        assert found is not None
+        degrees, mean = found.weight - 1, np.asarray(found.mean, dtype=np.float64)
+        kept = np.asarray(found.variances[: found.rank], dtype=np.float64)
+        directions = np.asarray(found.directions, dtype=np.float64)
+        factor = np.sqrt(kept * degrees)[:, None] * directions.T
+        left_out = max(found.total - float(kept.sum()), 0.0) * degrees
+        count = round(found.weight)
+        if self._sketches:
+            empty = self.moments(frame)["sketch"]
+            assert isinstance(empty, SketchedCovariance)
+            trace = float((factor**2).sum()) + left_out
+            sketch = CovarianceSketchAccumulator(empty.rank).absorb(
+                count, found.weight, mean, factor, trace, found.following * degrees
+            )
+            return Resumed({"sketch": empty.received(sketch)}, {})
+        scatter = factor.T @ factor
+        unexplained = self.n_features - found.rank
+        if left_out > 0 and unexplained:
+            residual = np.eye(self.n_features) - directions @ directions.T
+            scatter += left_out / unexplained * residual
+        sums = {
+            "count": count,
+            "weight": found.weight,
+            "first": np.zeros(self.n_features),
+            "second": scatter,
+        }
+        summed = CovarianceSums(mean, sums=sums).recentred(frame["centre"])
+        return Resumed({"covariance": summed}, {"forgotten": found.following})
+
+
+class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
     """Principal component analysis: the affine subspace closest to the data (monograph 2.3).
 
     With the mean m and the leading eigenvectors U (d, k) of the covariance, P = U U' and
@@ -72,8 +189,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     Attributes
     ----------
-    components_ : (n_components_, n_features), rows orthonormal, by falling variance; the entry of
-        largest magnitude in each is positive
+    components_ : (n_components_, n_features), rows orthonormal, by decreasing variance; the entry
+        of largest magnitude in each is positive
     mean_ : (n_features,)
     explained_variance_, explained_variance_ratio_, singular_values_ : (n_components_,)
     noise_variance_ : float, the mean of the variances left out
@@ -97,7 +214,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         ),
         "whiten": (Choice((True, False)),),
     }
-    _read_off_names = frozenset(
+    _takes_sparse = True
+    _min_samples = 2
+    _fitted_names = frozenset(
         {
             "components_",
             "mean_",
@@ -122,150 +241,32 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         self.whiten = whiten
         self.random_state = random_state
 
-    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Find the principal directions of (n, d) samples.
+    def _model(self) -> PCAModel:
+        return PCAModel(self.n_components, self.n_features_in_, self.random_state)
 
-        Parameters
-        ----------
-        X : (n, d) array, frame or SciPy sparse
-        y : ignored
-        sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice
-        """
-        check_parameters(self, self._parameters)
-        samples = read_samples(self, X, reset=True, min_samples=2)
-        weights = read_weights(sample_weight, samples)
-        for name in ("_stream", "_forgotten"):
-            self.__dict__.pop(name, None)
-        self._dtype = host_dtype(samples)
-        self._read_off(spectrum_of_samples(samples, weights, self.random_state))
-        return self
-
-    def _read_off(self, spectrum: Spectrum) -> None:
-        rank, variances, directions = choose_components(
-            spectrum, self.n_components, self.n_features_in_
-        )
-        kept, total, dtype = variances[:rank], spectrum.total, self._dtype
-        rest = min(spectrum.weight, self.n_features_in_) - rank
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        found: PCAState = answer.state  # type: ignore[assignment]
+        kept, total, dtype = found.variances[: found.rank], found.total, self._dtype
+        rest = min(found.weight, self.n_features_in_) - found.rank
         left_out = max(total - float(kept.sum()), 0.0)
-        following = float(variances[rank]) if len(variances) > rank else 0.0
         largest = float(kept[0]) if kept[0] > 0 else 1.0
-        ratio = kept / total if total > 0 else np.zeros(rank)
-        self.components_ = np.ascontiguousarray(directions[:, :rank].T, dtype=dtype)
-        self.mean_ = np.asarray(spectrum.mean, dtype=dtype)
-        self.explained_variance_ = kept.astype(dtype)
-        self.explained_variance_ratio_ = ratio.astype(dtype)
-        self.singular_values_ = np.sqrt(kept * (spectrum.weight - 1)).astype(dtype)
-        self.noise_variance_ = left_out / rest if rest > 0 else 0.0
-        self.n_components_ = rank
-        self.n_samples_ = round(spectrum.weight)
-        self._weight = spectrum.weight
-        self.certificate_ = PCACertificate(
-            gap=(float(kept[-1]) - following) / largest,
-            condition=largest / float(kept[-1]) if kept[-1] > 0 else np.inf,
-            next_variance=following,
-            error=(spectrum.error + self.__dict__.get("_forgotten", 0.0)) / largest,
-        )
-
-    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Add a batch of samples; the directions are found when they are first asked for.
-
-        Parameters
-        ----------
-        X : (n, d) array, frame or SciPy sparse
-        y : ignored
-        sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice
-        """
-        check_parameters(self, self._parameters)
-        fresh = not self._has_started()
-        samples = read_samples(self, X, reset=fresh)
-        weights = read_weights(sample_weight, samples)
-        if fresh:
-            self._dtype = host_dtype(samples)
-            self._stream = self._new_stream()
-        else:
-            self._resume()
-        self._stream.update(samples, weights)
-        self._forget()
-        return self
-
-    def merge(self, other: PCA) -> Self:
-        """Add the samples that another PCA has seen; `other` is unchanged.
-
-        Exact for PCAs fitted by `partial_fit` up to 4096 features, and for those fitted by `fit`
-        that kept all components; otherwise `certificate_.error` bounds what is missing.
-        """
-        for name, estimator in (("self", self), ("other", other)):
-            if not isinstance(estimator, PCA) or not estimator._has_started():
-                raise InvalidInputError(f"{name} must be a PCA that has seen samples")
-        if other.n_features_in_ != self.n_features_in_:
-            raise InvalidInputError(
-                f"other has seen {other.n_features_in_} features, but self "
-                f"{self.n_features_in_}: only PCAs of the same features can be merged"
-            )
-        self._resume()
-        other_stream = other.__dict__.get("_stream")
-        forgotten = other.__dict__.get("_forgotten", 0.0)
-        if other_stream is None:
-            other_stream, forgotten = self._stream_of_fit(other)
-        self._stream.merge(other_stream)
-        self._forgotten = self.__dict__.get("_forgotten", 0.0) + forgotten
-        self._forget()
-        return self
-
-    def _has_started(self) -> bool:
-        return "_stream" in self.__dict__ or "components_" in self.__dict__
-
-    def _new_stream(self) -> Any:
-        if self.n_features_in_ <= _MAX_COVARIANCE_FEATURES:
-            return CovarianceAccumulator()
-        wanted = self.n_components
-        if not isinstance(wanted, numbers.Integral):
-            return CovarianceSketchAccumulator(256)
-        return CovarianceSketchAccumulator(max(4 * int(wanted), int(wanted) + 100))
-
-    def _resume(self) -> None:
-        """Make a PCA fitted by `fit` ready to take more samples."""
-        if "_stream" not in self.__dict__:
-            self._stream, self._forgotten = self._stream_of_fit(self)
-
-    def _stream_of_fit(self, fitted: PCA) -> tuple[Any, float]:
-        """The sums that the components of a fitted PCA stand for, and the largest variance lost.
-
-        What the components leave out is spread evenly over the other directions, as in
-        probabilistic PCA, which keeps the total variance.
-        """
-        stream = self._new_stream()
-        count, weight = fitted.n_samples_, fitted._weight
-        degrees, next_variance = weight - 1, fitted.certificate_.next_variance
-        factor = fitted.singular_values_.astype(np.float64)[:, None] * fitted.components_
-        rest = min(weight, self.n_features_in_) - fitted.n_components_
-        left_out = fitted.noise_variance_ * max(rest, 0) * degrees
-        if isinstance(stream, CovarianceSketchAccumulator):
-            trace = float((factor**2).sum()) + left_out
-            stream.absorb(count, weight, fitted.mean_, factor, trace, next_variance * degrees)
-            return stream, 0.0
-        scatter = factor.T @ factor
-        unexplained = self.n_features_in_ - fitted.n_components_
-        if left_out > 0 and unexplained:
-            residual = np.eye(self.n_features_in_) - fitted.projector_
-            scatter += left_out / unexplained * residual
-        stream.absorb(count, weight, fitted.mean_, scatter)
-        return stream, next_variance
-
-    def _forget(self) -> None:
-        for name in self._read_off_names:
-            self.__dict__.pop(name, None)
-
-    def __getattr__(self, name: str) -> Any:
-        # Reading off costs an eigenproblem: a stream does it once asked, not once per batch.
-        if name in type(self)._read_off_names and "_stream" in self.__dict__:
-            stream = self._stream
-            if isinstance(stream, CovarianceAccumulator):
-                self._read_off(spectrum_of_covariance(stream, self.random_state))
-            else:
-                self._read_off(spectrum_of_sketch(stream))
-            return self.__dict__[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        ratio = kept / total if total > 0 else np.zeros(found.rank)
+        return {
+            "components_": np.ascontiguousarray(found.directions.T, dtype=dtype),
+            "mean_": np.asarray(found.mean, dtype=dtype),
+            "explained_variance_": kept.astype(dtype),
+            "explained_variance_ratio_": ratio.astype(dtype),
+            "singular_values_": np.sqrt(kept * (found.weight - 1)).astype(dtype),
+            "noise_variance_": left_out / rest if rest > 0 else 0.0,
+            "n_components_": found.rank,
+            "n_samples_": round(found.weight),
+            "certificate_": PCACertificate(
+                gap=(float(kept[-1]) - found.following) / largest,
+                condition=largest / float(kept[-1]) if kept[-1] > 0 else np.inf,
+                next_variance=found.following,
+                error=(found.error + frame.values.get("forgotten", 0.0)) / largest,
+            ),
+        }
 
     @property
     def projector_(self) -> Any:
@@ -348,7 +349,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
 

@@ -14,13 +14,10 @@ from latensor.arrays.factorization import leading_eigenpairs, svd_with_next, tru
 from latensor.arrays.linear_map import CenteredMap
 from latensor.estimation.spectrum import rank_by_fraction, rank_by_gap
 from latensor.exceptions import InvalidInputError
-from latensor.moments import (
-    CovarianceAccumulator,
-    CovarianceSketchAccumulator,
-    centered_operator,
-    unbiased_factor,
-)
+from latensor.moments import CovarianceAccumulator, centered_operator, unbiased_factor
 from latensor.moments.batches import centered_rows, squared_norm, total_weight, weighted_mean
+from latensor.moments.second import Covariance
+from latensor.moments.sketch import CovarianceSketch
 
 # Up to here all variances are found at once where n_components depends on them.
 _MAX_FULL_SPECTRUM = 1000
@@ -31,7 +28,7 @@ _MAX_SPARSE_COVARIANCE = 2000
 class Spectrum(NamedTuple):
     """How to find the leading variances and directions, and what is known before.
 
-    `leading(rank)` gives variances in falling order and directions (d, rank); one variance more
+    `leading(rank)` gives variances in decreasing order and directions (d, rank); one variance more
     than directions where there is one, which may be less exact. `size` is the number of
     directions there can be, `floor` the fraction of the largest variance below which one is
     rounding, `total` the sum of all variances, `error` a bound on what is missing.
@@ -52,7 +49,7 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
     if scipy.sparse.issparse(samples):
         if n_features <= min(n_samples, _MAX_SPARSE_COVARIANCE):
             stream = CovarianceAccumulator().update(samples, weights)
-            return spectrum_of_covariance(stream, random_state)
+            return spectrum_of_covariance(stream.finalize(host=True), random_state)
         mean = weighted_mean(samples, weights)
         weight = total_weight(n_samples, weights)
         turned: Any = centered_operator(samples, mean, weights).adjoint()
@@ -102,9 +99,8 @@ def _epsilon(samples: Array) -> float:
     return machine_epsilon(samples)
 
 
-def spectrum_of_covariance(stream: CovarianceAccumulator, random_state: RandomState) -> Spectrum:
+def spectrum_of_covariance(moments: Covariance, random_state: RandomState) -> Spectrum:
     """The spectrum of a stream that keeps its covariance."""
-    moments = stream.finalize(host=True)
     covariance = moments.covariance * unbiased_factor(moments.weight)
     dimension = covariance.shape[0]
 
@@ -120,9 +116,8 @@ def spectrum_of_covariance(stream: CovarianceAccumulator, random_state: RandomSt
     return Spectrum(leading, size, floor, total, moments.weight, moments.mean, 0.0)
 
 
-def spectrum_of_sketch(stream: CovarianceSketchAccumulator) -> Spectrum:
+def spectrum_of_sketch(sketch: CovarianceSketch) -> Spectrum:
     """The spectrum of a stream that keeps its leading directions."""
-    sketch = stream.finalize()
     unbiased = unbiased_factor(sketch.weight)
     factor = np.asarray(to_host(sketch.factor), dtype=np.float64) * np.sqrt(unbiased)
     directions, values, _ = truncated_svd(factor.T, min(factor.shape), method="exact")

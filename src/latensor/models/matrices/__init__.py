@@ -1,0 +1,1 @@
+"""Principal components and canonical correlations: each estimator with its spectrum beside it."""
