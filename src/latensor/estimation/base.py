@@ -295,7 +295,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
     def _check_count(self, count: int) -> None:
         if count < self._min_samples:
             raise InvalidInputError(
-                f"X has {count} sample(s): {type(self).__name__} needs at least {self._min_samples}"
+                f"X has {count} sample(s) while a minimum of {self._min_samples} is required by "
+                f"{type(self).__name__}: give more samples"
             )
 
     # ------------------------------------------------------------------ inside

@@ -257,6 +257,9 @@ def learn(
     found = run.fold("moments", Joint(missing)).members if missing else {}
     sample = found.get("sample")
     moments = Joint({n: frame.known.get(n, found.get(n)) for n in wanted})
+    if streaming and family is None:
+        # Sums are all that such a stream needs; it is read off when it is asked.
+        return Learned(frame, moments, None, Answer(None))
     answer = model.read_off(frame, moments, run.rng("read off"))
     if family is not None and sample is not None:
         local = None if streaming or given is not None else model.locally(run, frame, answer)
