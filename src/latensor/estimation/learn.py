@@ -6,7 +6,7 @@ It never sees the data itself, only what folds and samples of it give.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
@@ -20,8 +20,6 @@ from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
 from latensor.refinement.em import Climb, Fold, Refined, Refinement, em
 from latensor.refinement.family import Family, State, Statistics
-
-_FIRST_STEPS = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +57,7 @@ class Answer(Generic[State]):
     converged : bool
     start : str, where the parameters come from: "moments", "k-means++", ...
     n_moves : int, split and merge moves on the way
+    history : the log-likelihood per sample before every pass of EM
     """
 
     state: State | None
@@ -69,6 +68,7 @@ class Answer(Generic[State]):
     converged: bool = True
     start: str = "moments"
     n_moves: int = 0
+    history: tuple[float, ...] = ()
 
     @property
     def log_likelihood(self) -> float:
@@ -101,6 +101,9 @@ class Search(Generic[State]):
     family : Family
     state : read off the moments, None where they determine nothing
     rng : draws starts
+    folds : a pass over some other units in memory, prepared
+    evidence : of the read-off
+    to_convergence : bool, whether EM goes on until it converges, not for a few passes only
     """
 
     sample: Batch
@@ -108,6 +111,9 @@ class Search(Generic[State]):
     family: Family[State]
     state: State | None
     rng: np.random.Generator
+    folds: Callable[[Batch], Fold[State]]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+    to_convergence: bool = True
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ class Start(Generic[State]):
     state: State
     name: str = "moments"
     n_moves: int = 0
+    evidence: Mapping[str, Any] = field(default_factory=dict)
 
 
 class Model(Generic[State]):
@@ -125,8 +132,10 @@ class Model(Generic[State]):
     kind: ClassVar[Kind] = Kind.ROWS
     # Units that a stream holds before it fixes its frame.
     pilot_size: ClassVar[int] = 1
-    # Units on which starts are compared.
+    # Units (of sequences: rows) on which starts are compared.
     search_size: ClassVar[int] = 20_000
+    # Steps of EM that repair the noise of a read-off before other starts stand beside it.
+    first_steps: ClassVar[int] = 10
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         """The frame, by any number of folds; wider for a stream, which sees more data later."""
@@ -279,7 +288,7 @@ def _refined(
     effort: Effort,
     given: State | None,
 ) -> Answer[State]:
-    search = _search(run, family, answer, sample, model)
+    search = _search(run, family, answer, sample, model, effort)
     in_memory = search.fold if len(search.sample) == len(sample.units) else None
     refinement = Refinement(
         lambda start: run.fold("EM", start),
@@ -303,14 +312,28 @@ def _refined(
                 reached = _adopted(answer, other, again)
             reached = replace(reached, n_iter=refined.n_iter + again.n_iter)
     more = model.evidence(frame, search, reached)
-    return replace(reached, evidence={**answer.evidence, **more})
+    return replace(reached, evidence={**answer.evidence, **start.evidence, **more})
 
 
 def _search(
-    run: Run, family: Family[State], answer: Answer[State], sample: Sample, model: Model[State]
+    run: Run,
+    family: Family[State],
+    answer: Answer[State],
+    sample: Sample,
+    model: Model[State],
+    effort: Effort,
 ) -> Search[State]:
     units = sample.first(model.search_size)
-    return Search(units, run.prepared(family, units), family, answer.state, run.rng("starts"))
+    return Search(
+        units,
+        run.prepared(family, units),
+        family,
+        answer.state,
+        run.rng("starts"),
+        lambda chosen: run.prepared(family, chosen),
+        answer.evidence,
+        isinstance(effort.refine, str),
+    )
 
 
 def _start(
@@ -318,10 +341,10 @@ def _start(
 ) -> Start[State]:
     if answer.state is not None and not answer.doubtful:
         return Start(answer.state)
-    if answer.state is not None:
+    if answer.state is not None and model.first_steps:
         # A read-off stands beside other starts once EM has repaired its noise.
         steps: Climb[State] = em(
-            search.fold, search.family, answer.state, max_iter=_FIRST_STEPS, prepared=True
+            search.fold, search.family, answer.state, max_iter=model.first_steps, prepared=True
         )
         search = replace(search, state=steps.state)
     found = model.search(frame, search)
@@ -341,6 +364,7 @@ def _adopted(answer: Answer[State], start: Start[State], refined: Refined[State]
         converged=refined.converged,
         start=start.name,
         n_moves=start.n_moves,
+        history=refined.history,
     )
 
 
@@ -368,7 +392,7 @@ def streamed(
     fold = run.prepared(family, sample.units)
     refinement = Refinement(fold, family, fold, True, effort.max_iter, effort.tol)
     state, n_iter = refinement.corrected(at, effort.tol)
-    search = _search(run, family, answer, sample, model)
+    search = _search(run, family, answer, sample, model, effort)
     reached = replace(
         answer, state=state, statistics=replace(at, state=state), n_iter=n_iter, start="stream"
     )

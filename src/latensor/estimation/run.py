@@ -120,7 +120,10 @@ class Run:
     def prepared(self, family: Family[Any], units: Batch) -> Fold[Any]:
         """Passes over units in memory that a family prepares once."""
         blocks = [family.prepare(block) for block in units.blocks(self.source.kind.block)]
-        source, engine = replace(Source.of(self.source.kind), shards=(blocks,)), self._local()
+        source, engine = (
+            replace(Source.of(self.source.kind), shards=(blocks,), blocked=True),
+            self._local(),
+        )
         return lambda start: engine.fold(source, start)
 
     def _local(self) -> LocalEngine:

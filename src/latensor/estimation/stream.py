@@ -43,8 +43,8 @@ class Stream:
 
     @property
     def n_held(self) -> int:
-        """Units that wait for a frame."""
-        return sum(map(len, self.held))
+        """The extent of the units that wait for a frame."""
+        return sum(batch.extent for batch in self.held)
 
     @property
     def all_in_memory(self) -> bool:

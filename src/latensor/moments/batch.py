@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
@@ -11,6 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array
+from latensor.moments.ragged import Ragged
 
 
 class Kind(Enum):
@@ -25,7 +27,10 @@ class Kind(Enum):
 
     @property
     def block(self) -> int:
-        """Units in a block: of the kind alone, so that no cut of the data changes a bit."""
+        """Extent of a block: of the kind alone, so that no cut of the data changes a bit.
+
+        Units; of sequences, whose lengths differ, the rows that end a block once they are reached.
+        """
         return _BLOCK[self]
 
 
@@ -35,7 +40,7 @@ _BLOCK = {
     Kind.TARGETED: 2048,
     Kind.VIEWS: 2048,
     Kind.DOCUMENTS: 512,
-    Kind.SEQUENCES: 32,
+    Kind.SEQUENCES: 8192,
     Kind.GRAPH: 512,
 }
 
@@ -47,7 +52,7 @@ class Batch:
     Attributes
     ----------
     parts : arrays or SciPy CSR matrices, aligned along the first axis: (rows,), (rows, targets),
-        (view, view, view); of sequences one object array of (T, p) arrays
+        (view, view, view); of sequences one Ragged
     weights : (n,) float64, above zero: units of weight zero are left out where data are read
     keys : (n,) uint64, distinct within everything that is merged
     """
@@ -69,6 +74,18 @@ class Batch:
         """How many units these stand for."""
         return float(self.weights.sum())
 
+    @property
+    def sizes(self) -> Array:
+        """(n,) the extent of every unit: rows of a sequence, otherwise 1."""
+        first = self.parts[0]
+        return first.sizes if isinstance(first, Ragged) else np.ones(len(self), dtype=np.int64)
+
+    @property
+    def extent(self) -> int:
+        """Rows of all sequences, otherwise the number of units."""
+        first = self.parts[0]
+        return int(first.sizes.sum()) if isinstance(first, Ragged) else len(self)
+
     def take(self, chosen: Any) -> Batch:
         """The units that an index array or a slice chooses."""
         return Batch(tuple(p[chosen] for p in self.parts), self.weights[chosen], self.keys[chosen])
@@ -79,7 +96,24 @@ class Batch:
 
     def blocks(self, size: int) -> list[Batch]:
         """These units in blocks, the last one possibly shorter."""
-        return [self.take(slice(a, a + size)) for a in range(0, len(self), size)]
+        edges = self.block_edges(size)
+        if edges[-1] < len(self):
+            edges.append(len(self))
+        return [self.take(slice(a, b)) for a, b in itertools.pairwise(edges)]
+
+    def block_edges(self, size: int) -> list[int]:
+        """Where whole blocks begin and end: each as short as its extent allows."""
+        if not isinstance(self.parts[0], Ragged):
+            return list(range(0, len(self) + 1, size))
+        reached = np.cumsum(self.sizes)
+        edges, total = [0], 0
+        while edges[-1] < len(self):
+            last = int(np.searchsorted(reached, total + size))
+            if last == len(self):
+                break
+            edges.append(last + 1)
+            total = int(reached[last])
+        return edges
 
     @staticmethod
     def joined(batches: Sequence[Batch]) -> Batch:
@@ -92,6 +126,8 @@ class Batch:
 
 
 def _stacked(parts: Sequence[Any]) -> Any:
+    if isinstance(parts[0], Ragged):
+        return Ragged.stacked(parts)
     if scipy.sparse.issparse(parts[0]):
         return scipy.sparse.csr_array(scipy.sparse.vstack(parts, format="csr"))
     return np.concatenate(parts)

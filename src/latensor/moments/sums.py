@@ -142,6 +142,10 @@ class Joint(Folded):
 
     members: Mapping[str, Any]
 
+    @property
+    def joins_blocks(self) -> bool:  # type: ignore[override]
+        return any(member.joins_blocks for member in self.members.values())
+
     def __getitem__(self, name: str) -> Any:
         return self.members[name]
 

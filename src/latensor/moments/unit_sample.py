@@ -1,4 +1,4 @@
-"""A fixed number of units that stand for all of them, drawn in one pass."""
+"""Units of a fixed extent that stand for all of them, drawn in one pass."""
 
 from __future__ import annotations
 
@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from latensor.arrays import Array
 from latensor.moments.batch import Batch, mixed
 from latensor.moments.sums import Folded, Tree
 
 
 @dataclass(frozen=True, eq=False)
 class Sample(Folded):
-    """The units with the smallest mixed numbers, at most `limit`: a monoid, though no sum.
+    """The units with the smallest mixed numbers, of at most `limit` rows: a monoid, though no sum.
+
+    A unit is one row, but of sequences, which count by their length; one unit is always kept.
 
     Units come in the order of their mixed numbers, so that the first m of them are a sample too.
 
@@ -57,7 +60,7 @@ class Sample(Folded):
 
     def first(self, limit: int) -> Batch:
         """A smaller sample, out of this one."""
-        return self.units if len(self.units) <= limit else self.units.take(slice(0, limit))
+        return self.units.take(slice(0, _within(self.units.sizes, limit)))
 
     def empty(self) -> Sample:
         return Sample(self.limit, self.seed, self.below)
@@ -67,7 +70,8 @@ class Sample(Folded):
         chosen = np.arange(len(batch))
         if self.below < 1:
             chosen = np.flatnonzero(numbers < np.uint64(int(self.below * 2.0**64)))
-        chosen = chosen[np.argsort(numbers[chosen], kind="stable")[: self.limit]]
+        chosen = chosen[np.argsort(numbers[chosen], kind="stable")]
+        chosen = chosen[: _within(batch.sizes[chosen], self.limit)]
         return self._with(batch.take(chosen), len(batch), batch.weight)
 
     def merge(self, other: Sample) -> Sample:
@@ -79,8 +83,8 @@ class Sample(Folded):
         kept = more
         if self.kept is not None:
             kept = Batch.joined([self.kept, more])
-            order = np.argsort(mixed(kept.keys, self.seed), kind="stable")[: self.limit]
-            kept = kept.take(order)
+            order = np.argsort(mixed(kept.keys, self.seed), kind="stable")
+            kept = kept.take(order[: _within(kept.sizes[order], self.limit)])
         return replace(self, kept=kept, count=self.count + count, weight=self.weight + weight)
 
     def scaled(self, factor: float) -> Sample:
@@ -91,3 +95,8 @@ class Sample(Folded):
 
     def received(self, message: Tree) -> Sample:
         return replace(self, kept=message[0], count=message[1], weight=message[2])
+
+
+def _within(sizes: Array, limit: int) -> int:
+    """How many of the first units have an extent of at most `limit`; at least one."""
+    return max(int(np.searchsorted(np.cumsum(sizes), limit, side="right")), 1)

@@ -19,8 +19,8 @@ from latensor.refinement.family import Family, State, Statistics
 # A pass over units: what a fold makes of an empty accumulator.
 Fold = Callable[[Statistics[State]], Statistics[State]]
 
-# Plain steps before extrapolation: the first ones move far, and need none.
-_PLAIN_STEPS = 6
+# What the longest extrapolation grows by while it succeeds, where a family limits it.
+_GROWTH = 4.0
 # Statistics that were corrected by subtraction have a likelihood only near the state at which they
 # were taken: half a packed unit, the width of the data. Beyond, two overlapping states of a chain
 # (rate .998, 10,000 rows) sent their means to 1e10.
@@ -42,12 +42,14 @@ class Climb(Generic[State]):
     log_likelihood : float, per sample, before the last step
     n_iter : int, passes
     converged : bool, whether what is left to gain is below the tolerance
+    history : the log-likelihood per sample before every pass
     """
 
     state: State
     log_likelihood: float
     n_iter: int
     converged: bool
+    history: tuple[float, ...] = ()
 
 
 def em(
@@ -65,7 +67,8 @@ def em(
     """Raise a likelihood by steps of EM, extrapolated where they are slow (SQUAREM).
 
     After a few plain steps, two steps r and r + v from the same point are extrapolated to
-    2 a r + a^2 v, a = |r| / |v|; a point of lower likelihood is given up for the plain one. It
+    2 a r + a^2 v, a = |r| / |v|, at most what the family allows at first; a point of lower
+    likelihood is given up for the plain one. It
     ends where the gain that is left, from the ratio of the last two (Aitken), is below `tol`.
 
     Parameters
@@ -82,7 +85,8 @@ def em(
     """
     origin = family.pack(state)
     reach = np.inf if offset is None else _REACH
-    last_gain, n_iter, log_likelihood = np.inf, 0, -np.inf
+    last_gain, log_likelihood, longest = np.inf, -np.inf, family.first_stretch
+    history: list[float] = []
 
     def step(at: State) -> tuple[State, float]:
         found = fold(Statistics(family, at, prepared))
@@ -90,7 +94,11 @@ def em(
         if offset is not None:
             value = factor * value + family.complete(offset, at)
             sums, weight = plus(times(sums, factor), offset), factor * weight + offset["weight"]
-        return family.maximize(sums, at), float(value) / weight
+        history.append(float(value) / weight)
+        return family.maximize(sums, at), history[-1]
+
+    def reached(converged: bool) -> Climb[State]:
+        return Climb(state, log_likelihood, len(history), converged, tuple(history))
 
     def is_far(at: State) -> bool:
         return bool(np.abs(family.pack(at) - origin).max() > reach) if offset is not None else False
@@ -102,46 +110,48 @@ def em(
         last_gain = gain
         return gain * max(1.0, rate / (1 - rate)) < tol
 
-    while n_iter < max_iter:
+    while len(history) < max_iter:
         first, value = step(state)
-        n_iter += 1
         if is_far(first):
-            return Climb(state, log_likelihood, n_iter, False)
+            return reached(False)
         done = ends(value - log_likelihood)
         start, state, log_likelihood = state, first, value
         if done:
-            return Climb(state, log_likelihood, n_iter, True)
-        if not accelerate or n_iter < _PLAIN_STEPS or n_iter + 2 > max_iter:
+            return reached(True)
+        if not accelerate or len(history) < family.plain_steps or len(history) + 2 > max_iter:
             continue
         second, value = step(first)
-        n_iter += 1
         if is_far(second):
-            return Climb(state, log_likelihood, n_iter, False)
+            return reached(False)
         done = ends(value - log_likelihood)
         state, log_likelihood = second, value
         if done:
-            return Climb(state, log_likelihood, n_iter, True)
-        jumped = _extrapolated(family, start, first, second)
-        if jumped is None or is_far(jumped):
+            return reached(True)
+        jump = _extrapolated(family, start, first, second, longest)
+        if jump is None or is_far(jump[0]):
             continue
-        after, value = step(jumped)
-        n_iter += 1
+        after, value = step(jump[0])
         if value >= log_likelihood and not is_far(after):
             state, log_likelihood, last_gain = after, value, np.inf
-    return Climb(state, log_likelihood, n_iter, False)
+            longest = max(longest, _GROWTH * jump[1])
+        else:
+            longest = max(family.first_stretch, longest / _GROWTH)
+    return reached(False)
 
 
-def _extrapolated(family: Family[State], start: State, first: State, second: State) -> State | None:
-    """The point that two steps from `start` point to; None where they do not point far."""
+def _extrapolated(
+    family: Family[State], start: State, first: State, second: State, longest: float
+) -> tuple[State, float] | None:
+    """The point that two steps point to, and how many steps that is; None where it is not far."""
     origin = family.pack(start)
     step = family.pack(first) - origin
     bend = family.pack(second) - origin - 2 * step
     length, curvature = float(np.linalg.norm(step)), float(np.linalg.norm(bend))
     if not curvature > 0 or length <= curvature:
         return None
-    stretch = length / curvature
+    stretch = min(length / curvature, longest)
     vector = origin + 2 * stretch * step + stretch**2 * bend
-    return family.unpack(vector, second) if np.isfinite(vector).all() else None
+    return (family.unpack(vector, second), stretch) if np.isfinite(vector).all() else None
 
 
 def best_start(
@@ -170,11 +180,13 @@ class Refined(Generic[State]):
     statistics : Statistics of all data at the final state, whose `state` and `value` it holds
     n_iter : int, passes over the sample and over all data
     converged : bool
+    history : the log-likelihood per sample before every pass
     """
 
     statistics: Statistics[State]
     n_iter: int
     converged: bool
+    history: tuple[float, ...] = ()
 
     @property
     def state(self) -> State:
@@ -206,7 +218,7 @@ class Refinement(Generic[State]):
     def plain(self, state: State, n_steps: int) -> Refined[State]:
         """A given number of plain passes over all data."""
         climb = em(self.fold, self.family, state, max_iter=n_steps, tol=-np.inf, accelerate=False)
-        return Refined(self._at(climb.state), n_steps, False)
+        return Refined(self._at(climb.state), n_steps, False, climb.history)
 
     def converge(self, state: State) -> Refined[State]:
         """To an optimum of the likelihood of all data."""
@@ -218,9 +230,9 @@ class Refinement(Generic[State]):
             tol=self.tol,
             prepared=True,
         )
-        at, n_iter = self._at(climb.state), climb.n_iter
+        at, n_iter, history = self._at(climb.state), climb.n_iter, climb.history
         if self.sample_is_everything:
-            return Refined(at, n_iter, climb.converged)
+            return Refined(at, n_iter, climb.converged, history)
         tol = max(self.tol, _NOT_WORTH / at.weight)
         for _ in range(_ROUNDS):
             new, steps = self.corrected(at, tol)
@@ -231,9 +243,10 @@ class Refinement(Generic[State]):
                 found = self._at(at.maximized())
                 n_iter += 1
             gain, at = found.value - at.value, found
+            history = (*history, at.value)
             if gain < tol:
-                return Refined(at, n_iter, True)
-        return Refined(at, n_iter, False)
+                return Refined(at, n_iter, True, history)
+        return Refined(at, n_iter, False, history)
 
     def corrected(self, at: Statistics[State], tol: float) -> tuple[State, int]:
         """The optimum near a state, from the statistics of all data there and the sample.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
@@ -20,6 +20,11 @@ class Family(Generic[State]):
     sequences). `pack` gives unbounded coordinates whose unit is about one standard deviation of
     the data, so that a tolerance means the same in every model.
     """
+
+    # Plain steps before extrapolation: the first ones of a mixture move far, and need none.
+    plain_steps: ClassVar[int] = 6
+    # The longest extrapolation at first, in steps; it grows while it succeeds.
+    first_stretch: ClassVar[float] = float("inf")
 
     def prepare(self, batch: Batch) -> Batch:
         """What `expect` works on, made once where EM goes over units in memory again and again."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -50,6 +51,7 @@ class Source:
     copies : bool, whether batches are copied, because the caller may use their memory again
     first : the first block, where it is known already
     original : the caller's data in its own array library, where they are in memory
+    blocked : bool, whether shards hold blocks that are not to be cut anew
     """
 
     kind: Kind
@@ -60,6 +62,7 @@ class Source:
     copies: bool = False
     first: Batch | None = None
     original: Any = None
+    blocked: bool = False
 
     @classmethod
     def of(cls, kind: Kind, *batches: Batch) -> Source:
@@ -78,20 +81,22 @@ class Source:
 
     def batches(self, shard: int) -> Iterator[Batch]:
         """The units of a shard in blocks of the kind's size; those of weight zero are left out."""
+        if self.blocked:
+            yield from self.shards[shard]
+            return
         size = self.kind.block
         held: list[Batch] = []
         count = 0
         for fresh in self._read(shard):
             held.append(fresh)
-            count += len(fresh)
+            count += fresh.extent
             if count < size:
                 continue
             whole = Batch.joined(held)
-            last = count - count % size
-            yield from (whole.take(slice(a, a + size)) for a in range(0, last, size))
-            held, count = (
-                ([whole.take(slice(last, None))], count - last) if last < count else ([], 0)
-            )
+            edges = whole.block_edges(size)
+            yield from (whole.take(slice(a, b)) for a, b in itertools.pairwise(edges))
+            rest = whole.take(slice(edges[-1], None))
+            held, count = ([rest], rest.extent) if len(rest) else ([], 0)
         if held:
             yield Batch.joined(held)
 
