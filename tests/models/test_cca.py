@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from latensor.arrays import library_name, to_host
 from latensor.exceptions import InvalidInputError, RankDeficientError
 from latensor.models.matrices.cca import CCA
+from latensor.models.matrices.noise_correlation import largest_noise_correlation
 
 NAMES = ("correlations_", "x_weights_", "y_weights_", "x_loadings_", "y_loadings_", "x_mean_")
 
@@ -220,7 +221,7 @@ X, Y = views(np.random.default_rng(9), 20, (4, 3))
             InvalidInputError,
             "expecting 3",
         ),
-        (lambda: CCA().merge(CCA()), InvalidInputError, "self holds no sums"),
+        (lambda: CCA().merge(CCA()), InvalidInputError, "self must be a CCA that has seen samples"),
         (
             lambda: CCA().partial_fit(np.ones((2, 8000)), np.ones((2, 800))),
             InvalidInputError,
@@ -232,3 +233,47 @@ X, Y = views(np.random.default_rng(9), 20, (4, 3))
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("kinds", [("dense", "dense"), ("csr", "dense"), ("csr", "csr")])
+def test_a_source_of_pairs_is_fitted_as_its_rows_are(kinds):
+    rng = np.random.default_rng(5)
+    x = rng.standard_normal((5000, 4)) * (rng.random((5000, 4)) < 0.5) + 0.0
+    y = x[:, :3] @ rng.standard_normal((3, 3)) + 0.3 * (rng.random((5000, 3)) < 0.4)
+    weights = rng.integers(0, 3, 5000).astype(float)
+    whole = CCA(2).fit(x, y, sample_weight=weights)
+
+    def kept(view, kind):
+        return scipy.sparse.csr_array(view) if kind == "csr" else view
+
+    cuts = [slice(0, 10), slice(10, 3000), slice(3000, 5000)]
+    batches = [(kept(x[c], kinds[0]), kept(y[c], kinds[1]), weights[c]) for c in cuts]
+    found = CCA(2).fit(batches)
+    assert np.abs(found.correlations_ - whole.correlations_).max() < 1e-10
+    assert np.abs(found.x_weights_ - whole.x_weights_).max() < 1e-8
+    assert np.abs(found.y_loadings_ - whole.y_loadings_).max() < 1e-8
+
+
+def test_overfitted_correlations_are_told_from_real_ones():
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((40, 21)), rng.standard_normal((40, 12))
+    overfit = CCA(2).fit(x, y)
+    assert overfit.correlations_[0] > 0.9
+    assert overfit.certificate_.n_above_noise == 0
+    signal = rng.standard_normal((2000, 1))
+    x, y = rng.standard_normal((2000, 21)) + signal, rng.standard_normal((2000, 12)) + signal
+    assert CCA(3).fit(x, y).certificate_.n_above_noise == 1
+    assert np.isnan(CCA(1, ridge=0.1).fit(x, y).certificate_.noise_correlation)
+
+
+@pytest.mark.parametrize(("p", "q", "n"), [(3, 3, 30), (12, 21, 60), (2, 10, 200), (1, 1, 50)])
+def test_the_noise_correlation_is_the_right_quantile(p, q, n):
+    rng = np.random.default_rng(p)
+    largest = []
+    for _ in range(600):
+        views = [rng.standard_normal((n, size)) for size in (p, q)]
+        bases = [np.linalg.qr(view - view.mean(axis=0))[0] for view in views]
+        largest.append(np.linalg.norm(bases[0].T @ bases[1], 2))
+    above = np.mean(np.array(largest) > largest_noise_correlation(p, q, n))
+    # One in a hundred, and three standard deviations of 600 draws; exact for one column is less.
+    assert above <= 0.01 + 3 * np.sqrt(0.01 / 600)

@@ -15,7 +15,7 @@ import scipy.sparse
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.moments.batches import only_rounding, refuse_overflow
-from latensor.moments.second import Covariance
+from latensor.moments.second import Covariance, CrossCovariance
 from latensor.moments.sums import Sums, plus
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import ThirdSums, displacement, third_sums
@@ -143,3 +143,80 @@ def mean_of(rows: Any, weights: Array) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         centre = np.asarray(rows.T @ weights, dtype=np.float64) / weights.sum()
     return centre if np.isfinite(centre).all() else np.zeros(rows.shape[1])
+
+
+@dataclass(frozen=True, eq=False)
+class CrossCovarianceSums(Sums):
+    """Weight, means and the three covariances of pairs of rows.
+
+    Attributes
+    ----------
+    x_centre, y_centre : (d1,) and (d2,), what is subtracted from every row
+    """
+
+    x_centre: Array
+    y_centre: Array
+
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        (left, right), weights = batch.parts, batch.weights
+        with np.errstate(over="ignore", invalid="ignore"):
+            x, weighted_x = centred(left, self.x_centre, weights)
+            y, weighted_y = centred(right, self.y_centre, weights)
+            x_first, xx = products(x, weighted_x, self.x_centre, weights)
+            y_first, yy = products(y, weighted_y, self.y_centre, weights)
+            xy = weighted_x.T @ y
+            xy = np.asarray(xy.todense() if scipy.sparse.issparse(xy) else xy)
+            if scipy.sparse.issparse(x):
+                # Of a sparse view the centre is subtracted from the products.
+                plain_y = (
+                    y_first + batch.weight * self.y_centre if scipy.sparse.issparse(y) else y_first
+                )
+                xy = xy - np.outer(self.x_centre, plain_y)
+            if scipy.sparse.issparse(y):
+                xy = xy - np.outer(x_first, self.y_centre)
+        return {
+            "count": len(batch),
+            "weight": batch.weight,
+            "x": x_first,
+            "y": y_first,
+            "xx": xx,
+            "yy": yy,
+            "xy": xy,
+        }
+
+    def merge(self, other: Self) -> Self:
+        if other.sums is None:
+            return self
+        same = np.array_equal(self.x_centre, other.x_centre) and np.array_equal(
+            self.y_centre, other.y_centre
+        )
+        moved = other if same else other.recentred(self.x_centre, self.y_centre)
+        return replace(self, sums=plus(self.sums, moved.sums))
+
+    def recentred(self, x_centre: Array, y_centre: Array) -> Self:
+        """The same sums seen from other centres."""
+        sums, moves = self.seen(), {"x": self.x_centre - x_centre, "y": self.y_centre - y_centre}
+        weight = sums["weight"]
+        moved = {**sums, **{v: sums[v] + weight * move for v, move in moves.items()}}
+        for a, b in ("xx", "yy", "xy"):
+            crossed = np.outer(sums[a], moves[b]) + np.outer(moves[a], sums[b])
+            moved[a + b] = sums[a + b] + crossed + weight * np.outer(moves[a], moves[b])
+        return replace(self, x_centre=x_centre, y_centre=y_centre, sums=moved)
+
+    def finalize(self) -> CrossCovariance:
+        sums = self.seen()
+        weight = float(sums["weight"])
+        gaps = {"x": sums["x"] / weight, "y": sums["y"] / weight}
+        found = {}
+        for a, b in ("xx", "yy", "xy"):
+            refuse_overflow(sums[a + b], "second")
+            found[a + b] = sums[a + b] / weight - np.outer(gaps[a], gaps[b])
+        return CrossCovariance(
+            int(sums["count"]),
+            weight,
+            self.x_centre + gaps["x"],
+            self.y_centre + gaps["y"],
+            found["xx"],
+            found["yy"],
+            found["xy"],
+        )

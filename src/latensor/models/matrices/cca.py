@@ -3,28 +3,39 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.sparse
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, library_name, to_host
 from latensor.estimation import (
     Choice,
     Interval,
-    check_parameters,
     describe_samples,
     host_dtype,
     project,
     read_samples,
     read_weights,
 )
+from latensor.estimation.base import LatentEstimator
+from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.row_input import numbered, on_host
+from latensor.estimation.run import Run
+from latensor.estimation.sample_source import as_batches, is_matrix
 from latensor.exceptions import InvalidInputError, RankDeficientError
-from latensor.moments import CrossCovariance, CrossCovarianceAccumulator, centered_operator
+from latensor.models.matrices.noise_correlation import largest_noise_correlation
+from latensor.moments import CrossCovariance, centered_operator
+from latensor.moments.batch import Kind
 from latensor.moments.batches import centered_rows, total_weight, weighted_mean
+from latensor.moments.row_sums import CrossCovarianceSums, mean_of
+from latensor.moments.sums import Folded, Joint
+from latensor.sources.pairs import PairReader
+from latensor.sources.rows import RowReader
+from latensor.sources.shards import Source
 from latensor.whitening import (
     CanonicalDirections,
     canonical_directions,
@@ -48,7 +59,10 @@ class CCACertificate:
     `y_condition` are the ratios of the largest to the smallest variance that was whitened in
     each view, and `x_rank` and `y_rank` their numbers. Where `saturated`, the ranks together
     exceed the degrees of freedom of the samples: some correlations are then one whatever the
-    data, and a ridge or more samples are needed.
+    data, and a ridge or more samples are needed. `noise_correlation` is the largest correlation
+    that two independent Gaussian views of these ranks reach in 99 of 100 samples of this size
+    (Johnstone 2008), NaN with a ridge, and `n_above_noise` the number of correlations beyond it:
+    the others may be overfitted.
     """
 
     gap: float
@@ -57,114 +71,82 @@ class CCACertificate:
     x_rank: int
     y_rank: int
     saturated: bool
+    noise_correlation: float
+    n_above_noise: int
 
 
-class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    """Canonical correlation analysis of two views (monograph 2.5).
+@dataclass(frozen=True, eq=False)
+class CCAState:
+    """Canonical directions, and what the samples say about both views."""
 
-    Finds directions u_j and v_j with scores x'u_j and y'v_j of variance one, uncorrelated between
-    different j, whose correlations are the largest possible, in falling order: whitens both views
-    and takes the SVD of their cross-covariance. No iteration over components, no order to repair.
+    found: CanonicalDirections
+    means: tuple[Any, Any]
+    loadings: tuple[Any, Any]
+    weight: float
 
-    Dense arrays of NumPy, PyTorch and JAX and SciPy sparse matrices are accepted, and sparse views
-    are never made dense. Attributes are NumPy arrays; `transform` answers in the library of its
-    argument.
 
-    Parameters
-    ----------
-    n_components : int, at most the number of directions that vary in either view
-    ridge : float, this multiple of the mean variance of a view is added to its variances before
-        whitening. Without it whitening is restricted to the numerical rank of the view; with
-        fewer samples than features the correlations are then one (`certificate_.saturated`).
-    n_directions : int or None, whiten only this many leading principal directions of each view.
-        None takes all that vary, but 500 of a sparse view with more than 2000 features.
-    random_state : seed of the iterations that large views need
+@dataclass(frozen=True)
+class CCAModel(Model[CCAState]):
+    """The settings of a CCA, and its directions from covariances or from the samples."""
 
-    Attributes
-    ----------
-    correlations_ : (n_components,), of the scores of the training samples, falling
-    x_weights_, y_weights_ : (n_features, n_components), the directions u and v; the entry of
-        largest magnitude in each u is positive. Also called `x_rotations_` and `y_rotations_`:
-        no deflation comes between them.
-    x_loadings_, y_loadings_ : (n_features, n_components), the covariance of features and scores
-    x_mean_, y_mean_ : (n_features,)
-    certificate_ : CCACertificate
+    n_components: int
+    ridge: float
+    n_directions: int | None
+    random_state: RandomState
+    n_features: int
+    n_targets: int
+    kind = Kind.TARGETED
 
-    Notes
-    -----
-    `partial_fit` streams pairs of batches in one pass and `merge` joins two streams exactly, in
-    memory for the covariances of both views (at most 8192 features together). `fit` can be
-    continued or merged up to 1000 features together.
-    """
+    def check_streaming(self) -> None:
+        count = self.n_features + self.n_targets
+        if count > _MAX_STREAM_FEATURES:
+            raise InvalidInputError(
+                f"X and y have {count} features together, but partial_fit keeps their "
+                f"covariances, for at most {_MAX_STREAM_FEATURES}: use fit, or reduce each view "
+                "by PCA first"
+            )
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
-        "ridge": (Interval(numbers.Real, 0, closed="left"),),
-        "n_directions": (Interval(numbers.Integral, 1), Choice((None,))),
-    }
-    _n_targets: int
-    _read_off_names = frozenset(
-        {
-            "correlations_",
-            "x_weights_",
-            "y_weights_",
-            "x_loadings_",
-            "y_loadings_",
-            "x_mean_",
-            "y_mean_",
-            "certificate_",
-        }
-    )
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        if run.source.original is None:
+            self.check_streaming()
+        first = run.source.head()
+        centres = [mean_of(part, first.weights) for part in first.parts]
+        return Frame({"x": centres[0], "y": centres[1]})
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        ridge: float = 0.0,
-        n_directions: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.ridge = ridge
-        self.n_directions = n_directions
-        self.random_state = random_state
-
-    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Find the canonical directions of two views of the same samples.
-
-        Parameters
-        ----------
-        X : (n, d1) array, frame or SciPy sparse
-        y : (n, d2) or (n,), the second view
-        sample_weight : (n,) or None; a weight of 2 is the same as giving the pair twice
-        """
-        x, second, weights = self._read_pair(X, y, sample_weight, reset=True, min_samples=2)
-        self.__dict__.pop("_stream", None)
-        self._dtype = host_dtype(x)
-        by_covariance = self._forms_covariance(x) and self._forms_covariance(second)
-        keeps_sums = x.shape[1] + second.shape[1] <= _MAX_KEPT_FEATURES
+    def at_once(self, run: Run, frame: Frame) -> Answer[CCAState] | None:
+        """Where covariances lose digits that the samples have, or are too large, the samples."""
+        units = run.source.in_memory
+        if run.source.original is None or units is None:
+            return None
+        x, y = run.source.original
+        if len(units) < x.shape[0]:
+            x, y = units.parts
+        weights = None if (units.weights == 1).all() else units.weights
+        by_covariance = self._forms_covariance(x) and self._forms_covariance(y)
+        keeps_sums = self.n_features + self.n_targets <= _MAX_KEPT_FEATURES
+        sums = None
         if by_covariance or keeps_sums:
-            stream = CrossCovarianceAccumulator().update((x, second), weights)
-            if keeps_sums:
-                self._stream = stream
-            if by_covariance and self._fit_moments(stream.finalize(host=True), x, second):
-                return self
-        self._fit_samples(x, second, weights)
-        return self
+            sums = run.fold("covariances", CrossCovarianceSums(frame["x"], frame["y"]))
+        kept = {"sums": sums} if keeps_sums else {}
+        if by_covariance and sums is not None:
+            found = self._by_covariances(sums.finalize(), x, y)
+            if found is not None:
+                return Answer(found, kept)
+        return Answer(self._by_samples(x, y, weights), kept)
 
-    def _fit_moments(self, moments: CrossCovariance, x: Array, y: Array) -> bool:
-        """Try the route by covariances; False where it loses digits that dense samples have."""
+    def _by_covariances(self, moments: CrossCovariance, x: Array, y: Array) -> CCAState | None:
+        """None where covariances lose digits that dense samples have."""
         sparse = scipy.sparse.issparse(x) or scipy.sparse.issparse(y)
         try:
             found = self._directions(moments)
         except RankDeficientError:
             if sparse:
                 raise
-            return False
-        if not sparse and not _is_well_conditioned(found, (x.shape[1], y.shape[1]), self._dtype):
-            return False
-        self._read_off(found, moments)
-        return True
+            return None
+        sizes = (x.shape[1], y.shape[1])
+        if not sparse and not _is_well_conditioned(found, sizes, host_dtype(x)):
+            return None
+        return _state_of(found, moments)
 
     def _forms_covariance(self, view: Array) -> bool:
         if self.n_directions is not None:
@@ -173,30 +155,22 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
             return bool(view.shape[1] <= _MAX_SPARSE_COVARIANCE)
         return bool(view.shape[1] < view.shape[0])
 
-    def _read_pair(
-        self, X: object, y: object, sample_weight: object, *, reset: bool, min_samples: int = 1
-    ) -> tuple[Array, Array, Any]:
-        check_parameters(self, self._parameters)
-        x = read_samples(self, X, reset=reset, min_samples=min_samples)
-        second = read_samples(self, y, name="y", reset=reset, min_samples=1, target=True)
-        if x.shape[0] != second.shape[0]:
+    def resumed(self, frame: Frame, answer: Answer[CCAState]) -> Resumed:
+        if "sums" not in answer.evidence:
             raise InvalidInputError(
-                f"X has {x.shape[0]} samples but y has {second.shape[0]}: "
-                "both views need the same samples, row by row"
+                "this CCA was fitted by fit on more features than it keeps sums for "
+                f"({_MAX_KEPT_FEATURES}): start a new one and give all batches to partial_fit"
             )
-        if _library(x) != _library(second):
-            raise InvalidInputError(
-                f"X is {describe_samples(x)} but y is {describe_samples(second)}: "
-                "give both views in one library"
-            )
-        if not reset and second.shape[1] != self._n_targets:
-            raise InvalidInputError(
-                f"y has {second.shape[1]} features, but CCA is expecting {self._n_targets}"
-            )
-        self._n_targets = second.shape[1]
-        return x, second, read_weights(sample_weight, x)
+        return Resumed({"covariances": answer.evidence["sums"]}, {})
 
-    def _fit_samples(self, x: Array, y: Array, weights: Any) -> None:
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        return {"covariances": CrossCovarianceSums(frame["x"], frame["y"])}
+
+    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[CCAState]:
+        known = moments["covariances"].finalize()
+        return Answer(_state_of(self._directions(known), known))
+
+    def _by_samples(self, x: Array, y: Array, weights: Any) -> CCAState:
         """The route without covariances: the SVD of each view."""
         means = [weighted_mean(view, weights) for view in (x, y)]
         weight = total_weight(x.shape[0], weights)
@@ -225,7 +199,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         for row, directions in zip(rows, found[:2], strict=True):
             adjoint = row.adjoint() if hasattr(row, "adjoint") and not _is_dense(row) else row.T
             loadings.append(to_host(adjoint @ (row @ directions)) / weight)
-        self._store(found, means, loadings, weight)
+        return CCAState(found, (means[0], means[1]), (loadings[0], loadings[1]), weight)
 
     def _is_small(self, view: Array) -> bool:
         return not scipy.sparse.issparse(view) or min(view.shape) <= _MAX_SPARSE_COVARIANCE
@@ -242,82 +216,184 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
         except RankDeficientError as error:
             raise self._named(error) from error
 
-    def _named(self, error: RankDeficientError) -> RankDeficientError:
+    @staticmethod
+    def _named(error: RankDeficientError) -> RankDeficientError:
         return RankDeficientError(str(error).replace("rank=", "n_components="))
 
-    def _read_off(self, found: CanonicalDirections, moments: CrossCovariance) -> None:
-        loadings = [
-            moments.x_covariance @ found.x_directions,
-            moments.y_covariance @ found.y_directions,
-        ]
-        self._store(found, [moments.x_mean, moments.y_mean], loadings, moments.weight)
 
-    def _store(
-        self, found: CanonicalDirections, means: list[Any], loadings: list[Any], weight: float
+def _state_of(found: CanonicalDirections, moments: CrossCovariance) -> CCAState:
+    loadings = (
+        moments.x_covariance @ found.x_directions,
+        moments.y_covariance @ found.y_directions,
+    )
+    return CCAState(found, (moments.x_mean, moments.y_mean), loadings, moments.weight)
+
+
+class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
+    """Canonical correlation analysis of two views (monograph 2.5).
+
+    Finds directions u_j and v_j with scores x'u_j and y'v_j of variance one, uncorrelated between
+    different j, whose correlations are the largest possible, in decreasing order: whitens both
+    views and takes the SVD of their cross-covariance. No iteration over components, no order to
+    repair.
+
+    Dense arrays of NumPy, PyTorch and JAX and SciPy sparse matrices are accepted, and sparse views
+    are never made dense. Attributes are NumPy arrays; `transform` answers in the library of its
+    argument.
+
+    Parameters
+    ----------
+    n_components : int, at most the number of directions that vary in either view
+    ridge : float, this multiple of the mean variance of a view is added to its variances before
+        whitening. Without it whitening is restricted to the numerical rank of the view; with
+        fewer samples than features the correlations are then one (`certificate_.saturated`).
+    n_directions : int or None, whiten only this many leading principal directions of each view.
+        None takes all that vary, but 500 of a sparse view with more than 2000 features.
+    random_state : seed of the iterations that large views need
+
+    Attributes
+    ----------
+    correlations_ : (n_components,), of the scores of the training samples, decreasing
+    x_weights_, y_weights_ : (n_features, n_components), the directions u and v; the entry of
+        largest magnitude in each u is positive. Also called `x_rotations_` and `y_rotations_`:
+        no deflation comes between them.
+    x_loadings_, y_loadings_ : (n_features, n_components), the covariance of features and scores
+    x_mean_, y_mean_ : (n_features,)
+    certificate_ : CCACertificate
+
+    Notes
+    -----
+    `fit` also takes batches of pairs (X, y) or triples (X, y, sample_weight) in place of X.
+    `partial_fit` streams pairs of batches in one pass and `merge` joins two streams exactly, in
+    memory for the covariances of both views (at most 8192 features together). `fit` can be
+    continued or merged up to 1000 features together.
+    """
+
+    _parameters = {  # noqa: RUF012
+        "n_components": (Interval(numbers.Integral, 1),),
+        "ridge": (Interval(numbers.Real, 0, closed="left"),),
+        "n_directions": (Interval(numbers.Integral, 1), Choice((None,))),
+    }
+    _n_targets: int
+    _takes_sparse = True
+    _min_samples = 2
+    _fitted_names = frozenset(
+        {
+            "correlations_",
+            "x_weights_",
+            "y_weights_",
+            "x_loadings_",
+            "y_loadings_",
+            "x_mean_",
+            "y_mean_",
+            "certificate_",
+        }
+    )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        ridge: float = 0.0,
+        n_directions: int | None = None,
+        random_state: RandomState = None,
     ) -> None:
-        dtype = self._dtype
+        self.n_components = n_components
+        self.ridge = ridge
+        self.n_directions = n_directions
+        self.random_state = random_state
+
+    def _model(self) -> CCAModel:
+        return CCAModel(
+            int(self.n_components),
+            float(self.ridge),
+            self.n_directions,
+            self.random_state,
+            self.n_features_in_,
+            self._n_targets,
+        )
+
+    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        """Two views in memory, or batches of pairs (X, y) or triples (X, y, sample_weight)."""
+        batches = as_batches(X, _is_pair) if y is None else None
+        if batches is None:
+            x, second, weights = self._read_pair(X, y, sample_weight, reset=reset)
+            known = np.ones(x.shape[0]) if weights is None else weights
+            units = numbered((on_host(self, x), on_host(self, second)), known)
+            if reset:
+                self._dtype = host_dtype(x)
+            return replace(Source.of(Kind.TARGETED, units), original=(x, second))
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
+            )
+        if reset:
+            first = next((b for b in batches if b[0].shape[0]), None)
+            if first is None:
+                raise InvalidInputError("X holds no batch with a sample: give at least one")
+            x, _, _ = self._read_pair(first[0], first[1], None, reset=True)
+            self._dtype = host_dtype(x)
+        readers = [
+            RowReader(size, "CCA", keeps_sparse=True)
+            for size in (self.n_features_in_, self._n_targets)
+        ]
+        reader = PairReader(readers[0], readers[1])
+        copies = not isinstance(batches, list | tuple)
+        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
+
+    def _read_pair(
+        self, X: object, y: object, sample_weight: object, *, reset: bool
+    ) -> tuple[Array, Array, Any]:
+        x = read_samples(self, X, reset=reset)
+        second = read_samples(self, y, name="y", reset=reset, target=True)
+        if x.shape[0] != second.shape[0]:
+            raise InvalidInputError(
+                f"X has {x.shape[0]} samples but y has {second.shape[0]}: "
+                "both views need the same samples, row by row"
+            )
+        if _library(x) != _library(second):
+            raise InvalidInputError(
+                f"X is {describe_samples(x)} but y is {describe_samples(second)}: "
+                "give both views in one library"
+            )
+        if not reset and second.shape[1] != self._n_targets:
+            raise InvalidInputError(
+                f"y has {second.shape[1]} features, but CCA is expecting {self._n_targets}"
+            )
+        self._n_targets = second.shape[1]
+        return x, second, read_weights(sample_weight, x)
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        state: CCAState = answer.state  # type: ignore[assignment]
+        found, dtype = state.found, self._dtype
         host = [np.asarray(to_host(part)) for part in found[:5]]
         correlations, x_spectrum, y_spectrum = host[2:]
-        self.x_weights_, self.y_weights_, self.x_loadings_, self.y_loadings_ = (
-            np.ascontiguousarray(part, dtype=dtype) for part in (*host[:2], *loadings)
-        )
-        self.correlations_ = correlations.astype(dtype)
-        self.x_mean_, self.y_mean_ = (np.asarray(mean, dtype=dtype) for mean in means)
-        self.certificate_ = CCACertificate(
-            gap=float(correlations[-1]) - found.next_correlation,
-            x_condition=float(x_spectrum[0] / x_spectrum[-1]),
-            y_condition=float(y_spectrum[0] / y_spectrum[-1]),
-            x_rank=len(x_spectrum),
-            y_rank=len(y_spectrum),
-            saturated=bool(len(x_spectrum) + len(y_spectrum) > weight - 1),
-        )
-
-    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Add a batch of pairs; the directions are found when they are first asked for."""
-        if "_stream" not in self.__dict__ and "x_weights_" in self.__dict__:
-            raise InvalidInputError(
-                "this CCA was fitted by fit on more features than it keeps sums for "
-                f"({_MAX_KEPT_FEATURES}): start a new one and give all batches to partial_fit"
-            )
-        fresh = "_stream" not in self.__dict__
-        x, second, weights = self._read_pair(X, y, sample_weight, reset=fresh)
-        n_features = x.shape[1] + second.shape[1]
-        if n_features > _MAX_STREAM_FEATURES:
-            raise InvalidInputError(
-                f"X and y have {n_features} features together, but partial_fit keeps their "
-                f"covariances, for at most {_MAX_STREAM_FEATURES}: use fit, or reduce each view "
-                "by PCA first"
-            )
-        if fresh:
-            self._stream = CrossCovarianceAccumulator()
-            self._dtype = host_dtype(x)
-        self._stream.update((x, second), weights)
-        self._forget()
-        return self
-
-    def merge(self, other: CCA) -> Self:
-        """Add the pairs that another CCA has seen; exact, and `other` is unchanged."""
-        for name, estimator in (("self", self), ("other", other)):
-            if not isinstance(estimator, CCA) or "_stream" not in estimator.__dict__:
-                raise InvalidInputError(
-                    f"{name} holds no sums to merge: it must be a CCA fitted by partial_fit, or "
-                    f"by fit on at most {_MAX_KEPT_FEATURES} features"
-                )
-        self._stream.merge(other._stream)
-        self._forget()
-        return self
-
-    def _forget(self) -> None:
-        for name in self._read_off_names:
-            self.__dict__.pop(name, None)
-
-    def __getattr__(self, name: str) -> Any:
-        # Reading off costs two eigenproblems: a stream does it once asked, not once per batch.
-        if name in type(self)._read_off_names and "_stream" in self.__dict__:
-            moments = self._stream.finalize(host=True)
-            self._read_off(self._directions(moments), moments)
-            return self.__dict__[name]
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        weights_and_loadings = [
+            np.ascontiguousarray(part, dtype=dtype) for part in (*host[:2], *state.loadings)
+        ]
+        ranks = len(x_spectrum), len(y_spectrum)
+        noise = float("nan")
+        if self.ridge == 0:
+            noise = largest_noise_correlation(*ranks, state.weight)
+        return {
+            "x_weights_": weights_and_loadings[0],
+            "y_weights_": weights_and_loadings[1],
+            "x_loadings_": weights_and_loadings[2],
+            "y_loadings_": weights_and_loadings[3],
+            "correlations_": correlations.astype(dtype),
+            "x_mean_": np.asarray(state.means[0], dtype=dtype),
+            "y_mean_": np.asarray(state.means[1], dtype=dtype),
+            "certificate_": CCACertificate(
+                gap=float(correlations[-1]) - found.next_correlation,
+                x_condition=float(x_spectrum[0] / x_spectrum[-1]),
+                y_condition=float(y_spectrum[0] / y_spectrum[-1]),
+                x_rank=ranks[0],
+                y_rank=ranks[1],
+                saturated=bool(sum(ranks) > state.weight - 1),
+                noise_correlation=noise,
+                n_above_noise=int((correlations > noise).sum()),
+            ),
+        }
 
     @property
     def x_rotations_(self) -> Any:
@@ -365,11 +441,17 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # 
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
         tags.target_tags.required = True
         tags.target_tags.one_d_labels = False
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether a value is a batch: two views of the same samples, and perhaps their weights."""
+    if not isinstance(value, list | tuple) or len(value) not in (2, 3):
+        return False
+    return is_matrix(value[0]) and hasattr(value[1], "ndim")
 
 
 def _library(view: Array) -> str:
