@@ -30,7 +30,7 @@ from latensor.datasets.mixtures import (
     make_spherical_mixture,
 )
 from latensor.exceptions import NotIdentifiableError
-from latensor.models.diagonal_mixture import DiagonalGaussianMixture
+from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
 

@@ -122,7 +122,7 @@ CASES = {
 }
 every = pytest.mark.parametrize("name", CASES)
 # Models on the one fit.
-FOLDED = ("spherical",)
+FOLDED = ("spherical", "diagonal", "product")
 
 
 def gap(case, one, other):

@@ -11,9 +11,9 @@ from latensor.arrays import library_name
 from latensor.datasets.mixtures import make_spherical_mixture
 from latensor.decomposition import PowerMethod
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.mixtures.feature_views import rotation
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.mixtures.spherical_read_off import count_components, read_off, read_rotation
-from latensor.models.view_read_off import rotation
 from mixture_population import largest_error, matched, population_moment, random_mixture
 
 NAMES = ("weights_", "means_", "covariances_")

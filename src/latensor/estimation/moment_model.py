@@ -6,7 +6,6 @@ A model says which moments it needs (`_new_moments`), how parameters are read of
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Self
 
@@ -17,29 +16,16 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, to_host
 from latensor.arrays.threads import thread_count
-from latensor.estimation.parameters import Choice, Interval, Range
+from latensor.estimation.parameters import ALGORITHM as ALGORITHM
+from latensor.estimation.parameters import N_COMPONENTS as N_COMPONENTS
+from latensor.estimation.parameters import N_JOBS as N_JOBS
+from latensor.estimation.parameters import REFINE as REFINE
+from latensor.estimation.parameters import Range
 from latensor.estimation.parameters import check_parameters as _check_parameters
 from latensor.estimation.sample_source import SampleBatches, as_batches, is_weighted_matrix
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.rows import RowSample
-
-
-class _Callable:
-    """The values that can be called, as the algorithms of `latensor.decomposition` are."""
-
-    def __contains__(self, value: object) -> bool:
-        return callable(value)
-
-    def __str__(self) -> str:
-        return "an algorithm of latensor.decomposition"
-
-
-# The ranges of the parameters that all models share.
-ALGORITHM = (Choice(("auto",)), _Callable())
-N_COMPONENTS = (Interval(numbers.Integral, 1), Choice(("auto",)))
-REFINE = (Choice(("auto",)), Interval(numbers.Integral, 0))
-N_JOBS = (Choice((None,)), Interval(numbers.Integral, 1), Interval(numbers.Integral, -np.inf, -1))
 
 
 class MomentModel(BaseEstimator):  # type: ignore[misc]

@@ -83,3 +83,20 @@ def check_parameters(estimator: Any, table: Mapping[str, Sequence[Range]]) -> No
         raise InvalidInputError(
             f"callback={callback!r} of {type(estimator).__name__} must be a function or None"
         )
+
+
+class _Callable:
+    """The values that can be called, as the algorithms of `latensor.decomposition` are."""
+
+    def __contains__(self, value: object) -> bool:
+        return callable(value)
+
+    def __str__(self) -> str:
+        return "an algorithm of latensor.decomposition"
+
+
+# The ranges of the parameters that many models share.
+ALGORITHM = (Choice(("auto",)), _Callable())
+N_COMPONENTS = (Interval(numbers.Integral, 1), Choice(("auto",)))
+REFINE = (Choice(("auto",)), Interval(numbers.Integral, 0))
+N_JOBS = (Choice((None,)), Interval(numbers.Integral, 1), Interval(numbers.Integral, -np.inf, -1))

@@ -1,16 +1,16 @@
 """Models: one short file each, the moments it needs and how its parameters are read off."""
 
 from latensor.models.categorical_hmm import CategoricalHMM
-from latensor.models.diagonal_mixture import DiagonalGaussianMixture
 from latensor.models.gaussian_hmm import GaussianHMM
 from latensor.models.ica import ICA
 from latensor.models.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.matrices.cca import CCA
 from latensor.models.matrices.pca import PCA
+from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
+from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
 from latensor.models.pearson import PearsonMixture
-from latensor.models.product_mixture import ProductMixture
 from latensor.models.single_topic import SingleTopic
 
 __all__ = [

@@ -86,21 +86,26 @@ class GaussianMixtureModel(Model[GaussianState]):
         """Whether restarts should stand beside what was read off."""
         raise NotImplementedError(f"{type(self).__name__} must judge its read-off")
 
-    def survey_values(self, run: Run) -> dict[str, Any]:
+    def survey_values(
+        self, run: Run, known: Covariance, count: int, streaming: bool
+    ) -> dict[str, Any]:
         """What the frame holds besides centre, basis and number of components."""
         return {}
+
+    def stream_basis(self, known: Covariance, rank: int) -> Array:
+        """The directions (d, rank), orthonormal, in which a stream keeps the third moment."""
+        return np.ascontiguousarray(np.linalg.eigh(known.covariance)[1][:, ::-1][:, :rank])
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         summed = run.fold("covariance", CovarianceSums(centre_of(run.source.head())))
         known = summed.finalize()
         count = self.count(known)
-        values = self.survey_values(run)
+        values = self.survey_values(run, known, count, streaming)
         if streaming and self.n_features <= WHOLE:
             basis = np.eye(self.n_features)
         elif streaming:
             room = _MOST_AUTOMATIC if isinstance(self.n_components, str) else count
-            vectors = np.linalg.eigh(known.covariance)[1][:, ::-1]
-            basis = np.ascontiguousarray(vectors[:, : self.stream_rank(room)])
+            basis = self.stream_basis(known, min(self.stream_rank(room), self.n_features))
         else:
             basis = self.basis(known, count, values)
         scale = float(np.sqrt(max(np.trace(known.covariance) / len(known.mean), 1e-200)))
@@ -176,7 +181,7 @@ class GaussianMixtureModel(Model[GaussianState]):
                 "samples, or, for a Gaussian mixture, leave refine at 'auto' to fit by likelihood"
             )
 
-    def family(self, frame: Frame) -> Family[GaussianState]:
+    def family(self, frame: Frame) -> Family[GaussianState] | None:
         return LinearFamily(self.densities(frame))
 
     def sample_size(self, frame: Frame) -> int:
@@ -388,7 +393,12 @@ class GaussianMixtureEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  
             spread=answer.evidence.get("spread", unknown),
             n_moves=answer.n_moves,
             constant_features=answer.evidence["constant"],
+            notes=self._notes(answer),
         )
+
+    def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
+        """What else the certificate says."""
+        return ()
 
     def _state(self) -> GaussianState:
         return GaussianState(

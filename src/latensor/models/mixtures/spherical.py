@@ -16,10 +16,17 @@ from latensor.diagnostics.mixture_certificate import (
     smallest_separation,
 )
 from latensor.estimation.learn import Frame
-from latensor.estimation.moment_model import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    N_COMPONENTS,
+    N_JOBS,
+    REFINE,
+    Choice,
+    Interval,
+)
 from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError
+from latensor.models.mixtures.feature_views import check_streamed, maps_between, rotation
 from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
 from latensor.models.mixtures.spherical_read_off import (
     SphericalReadOff,
@@ -29,7 +36,6 @@ from latensor.models.mixtures.spherical_read_off import (
     read_rotation,
     spectrum,
 )
-from latensor.models.view_read_off import check_streamed, maps_between, rotation
 from latensor.moments.second import Covariance
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.gaussian import GaussianState, SphericalFamily
@@ -54,7 +60,9 @@ class SphericalModel(GaussianMixtureModel):
             "refine at 'auto' to fit them by likelihood, or lower n_components"
         )
 
-    def survey_values(self, run: Run) -> dict[str, Any]:
+    def survey_values(
+        self, run: Run, known: Covariance, count: int, streaming: bool
+    ) -> dict[str, Any]:
         if not self.by_views:
             return {}
         return {"views": rotation(self.n_features, run.rng("rotation"))}

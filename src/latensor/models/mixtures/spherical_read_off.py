@@ -17,7 +17,7 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
-from latensor.models.view_read_off import read_views
+from latensor.models.mixtures.feature_views import read_views
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import symmetric_product
 from latensor.refinement.gaussian import GaussianState

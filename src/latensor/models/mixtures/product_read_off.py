@@ -17,8 +17,8 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
+from latensor.models.mixtures.feature_views import frames_of, read_views
 from latensor.models.mixtures.spherical_read_off import noise_edge, spectral_gap
-from latensor.models.view_read_off import frames_of, read_views
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.gaussian import GaussianState
 

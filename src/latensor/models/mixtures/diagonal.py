@@ -1,0 +1,260 @@
+"""Mixtures of Gaussians with independent features, from three moments (monograph 4.3)."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latensor.arrays import Array, RandomState
+from latensor.diagnostics.mixture_certificate import (
+    DOUBTFUL_OFF_DIAGONAL,
+    NOISE_EDGE,
+    smallest_separation,
+)
+from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    N_COMPONENTS,
+    N_JOBS,
+    REFINE,
+    Choice,
+    Interval,
+)
+from latensor.estimation.run import Run
+from latensor.models.mixtures.feature_views import (
+    best_partition,
+    check_streamed,
+    frames_of,
+    maps_between,
+)
+from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
+from latensor.models.mixtures.product_read_off import (
+    ProductReadOff,
+    count_components,
+    factor_analysis,
+    identified,
+    read_off,
+    read_partition,
+    scales,
+    views_identified,
+)
+from latensor.moments.second import Covariance
+from latensor.moments.third import ThirdMoment
+from latensor.refinement.gaussian import DiagonalFamily, GaussianState
+
+# From this many features a component the completed third moment is good enough alone.
+_FEATURES_PER_COMPONENT = 2.5
+# Above this the random views of a partition do not each see all components.
+_COHERENT = 8.0
+
+
+def correlation_of(covariance: Array) -> Array:
+    """The correlations (d, d), zero for features that do not vary."""
+    scale = scales(covariance)
+    return covariance / np.outer(scale, scale)
+
+
+def _partition(covariance: Array, count: int, seed: int) -> Array:
+    rng = np.random.default_rng(seed)
+    partition: Array = best_partition(correlation_of(covariance), count - 1, rng)
+    return partition
+
+
+@dataclass(frozen=True)
+class DiagonalModel(GaussianMixtureModel):
+    """The settings of a mixture with independent features, and what its moments say."""
+
+    by_views: bool
+    algorithm: str | Callable[..., Any]
+    squares: ClassVar[bool] = True
+
+    def check_streaming(self) -> None:
+        if self.by_views:
+            check_streamed(self.n_features)
+
+    def most_by_moments(self) -> str:
+        return (
+            "about 2 x n_components features are needed, 3 x for method='views'. Leave "
+            "refine at 'auto' to fit them by likelihood, or lower n_components"
+        )
+
+    def readable(self, count: int) -> bool:
+        """Whether so many components can be read off."""
+        return (views_identified if self.by_views else identified)(count, self.n_features)
+
+    def count_automatically(self, known: Covariance) -> int:
+        return count_components(known.covariance, known.weight)
+
+    def survey_values(
+        self, run: Run, known: Covariance, count: int, streaming: bool
+    ) -> dict[str, Any]:
+        if not self.by_views or not self.readable(count):
+            return {}
+        seed = int(run.rng("partition").integers(2**63))
+        if streaming:
+            # The whole third moment is kept, and the partition chosen by all that was seen.
+            return {"views": None, "seed": seed}
+        return {"views": _partition(known.covariance, count, seed), "seed": seed}
+
+    def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
+        scale, correlation = scales(known.covariance), correlation_of(known.covariance)
+        if not self.readable(count):
+            return np.zeros((len(scale), 0))
+        if self.by_views:
+            frames = frames_of(values["views"])
+            directions = np.hstack(maps_between(correlation, frames, count - 1, known.weight)[0])
+        else:
+            directions = factor_analysis(correlation, count - 1, known.weight).scores
+        return np.linalg.qr(directions / scale[:, None])[0]
+
+    def stream_rank(self, count: int) -> int:
+        return self.n_features if self.by_views else super().stream_rank(count)
+
+    def stream_basis(self, known: Covariance, rank: int) -> Array:
+        # Of standardized features: their units say nothing about the components.
+        vectors = np.linalg.eigh(correlation_of(known.covariance))[1][:, ::-1][:, :rank]
+        return np.linalg.qr(vectors / scales(known.covariance)[:, None])[0]
+
+    def found(
+        self, frame: Frame, moment: ThirdMoment, rng: np.random.Generator
+    ) -> ProductReadOff | None:
+        count = frame["count"]
+        if not self.readable(count):
+            return None
+        if self.by_views:
+            views = frame["views"]
+            if views is None:
+                views = _partition(moment.covariance, count, frame["seed"])
+            found = read_partition(moment, views, count, rng, self.algorithm)
+        else:
+            found = read_off(moment, count, rng, self.algorithm)
+        state = found.state
+        variances = np.maximum(state.variances, frame["floor"])
+        return replace(found, state=GaussianState(state.weights, state.means, variances))
+
+    def doubtful(self, found: ProductReadOff, count: int) -> bool:
+        if count == 1:
+            return False
+        return (
+            found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL
+            or found.gap < NOISE_EDGE
+            or self.n_features < _FEATURES_PER_COMPONENT * count
+        )
+
+    def densities(self, frame: Frame) -> DiagonalFamily:
+        scale = np.where(frame["scale"] > 0, frame["scale"], 1.0)
+        return DiagonalFamily(frame["centre"], scale, frame["floor"] / scale**2)
+
+    def notes(self, found: ProductReadOff | None) -> tuple[str, ...]:
+        """What the certificate says about random views."""
+        if found is None or not self.by_views or found.coherence <= _COHERENT:
+            return ()
+        return (
+            f"the means are coherent ({found.coherence:.2g}, 1 is best): few features tell the "
+            "components apart, and a random view may miss them. method='moments' needs no views.",
+        )
+
+
+class DiagonalEstimator(GaussianMixtureEstimator):
+    """What the mixtures of independent features share: densities with diagonal covariances."""
+
+    _covariance_type: ClassVar[str] = "diag"
+
+    def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
+        model: DiagonalModel = self._model()  # type: ignore[assignment]
+        return model.notes(answer.evidence["found"])
+
+    def _separation(self, fitted: dict[str, Any]) -> float:
+        return smallest_separation(fitted["means_"], np.sqrt(fitted["covariances_"]))
+
+    def _densities(self) -> tuple[DiagonalFamily, GaussianState]:
+        state = self._state()
+        center = state.weights @ state.means
+        scale = np.sqrt(state.weights @ (state.variances + (state.means - center) ** 2))
+        family = DiagonalFamily(center, scale, np.zeros(len(center)))
+        return family, family.inside(state)
+
+    def _n_free_variances(self) -> int:
+        return int(self.n_components_) * int(self.n_features_in_)
+
+
+class DiagonalGaussianMixture(DiagonalEstimator):
+    """Gaussian clusters whose features are independent: weights, means, variances.
+
+    x_i = mu_ji + noise of variance s_ji, with probability w_j. Factor analysis whitens the
+    features, the third moment is completed where an index repeats, and weights, means and
+    variances are read off; a few steps of expectation maximization follow. With fewer than about
+    2 k features, or a bad certificate, k-means++ starts and split and merge moves stand beside.
+
+    Parameters
+    ----------
+    n_components : int or "auto": one more than the eigenvalues of the correlation above its noise
+    method : "moments", or "views" for the monograph's random partition of the features into three
+        views (d >= 3 k), the best of 40
+    algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
+    refine : "auto", or the number of passes of expectation maximization; 0 for moments only
+    tol : float, log-likelihood per sample that EM may leave to gain
+    reg_covar : float, added to every variance by EM, as in scikit-learn
+    max_iter : int, passes of EM over the sample in memory
+    random_state : seed of the decomposition and of the starts
+    n_jobs : int or None, threads; changes nothing but the time
+
+    Attributes
+    ----------
+    weights_ : (k,), decreasing
+    means_ : (k, d)
+    covariances_ : (k, d), variances; scikit-learn's "diag" shape
+    precisions_, precisions_cholesky_ : (k, d)
+    n_components_, n_iter_ : int
+    converged_ : bool
+    lower_bound_ : float, log-likelihood per sample of the last pass; NaN for moments only
+    certificate_ : MixtureCertificate
+    """
+
+    _parameters = {  # noqa: RUF012
+        "n_components": N_COMPONENTS,
+        "method": (Choice(("moments", "views")),),
+        "algorithm": ALGORITHM,
+        "refine": REFINE,
+        "tol": (Interval(numbers.Real, 0),),
+        "reg_covar": (Interval(numbers.Real, 0),),
+        "max_iter": (Interval(numbers.Integral, 1),),
+        "n_jobs": N_JOBS,
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        *,
+        method: str = "moments",
+        algorithm: str | Callable[..., Any] = "auto",
+        refine: int | str = "auto",
+        tol: float = 1e-6,
+        reg_covar: float = 1e-6,
+        max_iter: int = 200,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.algorithm = algorithm
+        self.refine = refine
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def _model(self) -> DiagonalModel:
+        return DiagonalModel(
+            self.n_components,
+            self.reg_covar,
+            self.n_features_in_,
+            self._row_limit,
+            self.method == "views",
+            self.algorithm,
+        )
