@@ -52,9 +52,11 @@ def row_source(
     )
     # A list holds all its batches at once; whatever makes them anew may use one buffer.
     source = Source(kind, (batches,), reader, copies=not isinstance(batches, list | tuple))
-    if first is not None and len(first) >= kind.block:
-        return replace(source, first=first.take(slice(0, kind.block)))
-    return source
+    if first is None:
+        return source
+    # Kept, so that nobody has to read it again.
+    long = len(first) >= kind.block
+    return replace(source, first=first.take(slice(0, kind.block)) if long else source.head())
 
 
 def _read_first(estimator: Any, batches: Any) -> Batch:
