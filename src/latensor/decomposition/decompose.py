@@ -14,7 +14,7 @@ from latensor.decomposition.auto import Automatic
 from latensor.decomposition.gradients import with_cp_gradient
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.progress import watched
-from latensor.decomposition.result import Decomposition
+from latensor.decomposition.result import Decomposition, origin_of
 from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
@@ -110,7 +110,7 @@ def decompose(
             result = chosen(smaller, rank, rng, watcher, **arguments)
             cp = CPTensor(result.weights * error.scale, result.factors)
             result = replace(result, tensor=cp)
-    return result
+    return replace(result, origin=origin_of(data, mask))
 
 
 def _configured(algorithm: Any, settings: dict[str, Any]) -> Any:

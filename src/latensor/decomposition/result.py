@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from enum import Enum
-from typing import Any
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING, Any
 
-from latensor.arrays import Array
+from latensor.arrays import Array, is_array
 from latensor.tensors.cp import CPTensor
+from latensor.tensors.tucker import TuckerTensor
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.certificate import Certificate
 
 
 class Status(Enum):
@@ -28,6 +34,41 @@ class Status(Enum):
         return self.value
 
 
+# Entries of the largest data that a result keeps for its certificate: 32 MB in double precision.
+_KEPT = 1 << 22
+
+
+@dataclass(frozen=True, eq=False)
+class Origin:
+    """What a certificate needs beside the result.
+
+    Attributes
+    ----------
+    tensor : the data, or None where they are too large to be kept
+    mask : the mask, or None where there is none or it is too large
+    masked : bool, whether the fit was to some of the entries only
+    """
+
+    tensor: Any
+    mask: Any
+    masked: bool
+
+
+def origin_of(tensor: Any, mask: Any) -> Origin:
+    """The data and mask of a fit, by reference, up to four million entries each."""
+    return Origin(tensor if _is_small(tensor) else None, mask if _is_small(mask) else None,
+                  mask is not None)  # fmt: skip
+
+
+def _is_small(tensor: Any) -> bool:
+    held: Any = getattr(tensor, "array", tensor)
+    if hasattr(held, "coordinates"):
+        return int(held.nnz) <= _KEPT
+    if isinstance(held, CPTensor | TuckerTensor):
+        return True
+    return is_array(held) and prod(held.shape) <= _KEPT
+
+
 @dataclass(frozen=True, eq=False)
 class Decomposition:
     """A CP tensor fitted to data, and how well it fits.
@@ -44,6 +85,9 @@ class Decomposition:
     status : Status
     history : (n_iter,) float array, the residual after every iteration (with a ridge: of residual
         and penalty together, which is what falls)
+    origin : Origin or None, the data that the certificate is computed from. Up to four million
+        entries they are kept by reference, as they are when the certificate is first read; pickles
+        hold the mask and a certificate that has been read, but not the data
     """
 
     tensor: CPTensor
@@ -51,6 +95,25 @@ class Decomposition:
     n_iter: int
     status: Status
     history: Any
+    origin: Origin | None = field(default=None, repr=False)
+
+    @cached_property
+    def certificate(self) -> Certificate:
+        """How far the components can be trusted: `lt.certify` of this result and its data.
+
+        Computed when it is first read. Where the data are not kept (see `origin`) it lacks the
+        core consistency; `lt.certify(result, tensor)` has it.
+        """
+        # The one look upward: results offer what the diagnostics say about them.
+        from latensor.diagnostics.certificate import certify
+
+        return certify(self, None if self.origin is None else self.origin.tensor)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        if self.origin is not None:
+            state["origin"] = replace(self.origin, tensor=None)
+        return state
 
     @property
     def weights(self) -> Array:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import resolve, to_host
+from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
 from latensor.diagnostics.consistency import (
@@ -19,6 +20,7 @@ from latensor.diagnostics.consistency import (
     residual_tensor,
     smallest_gap,
 )
+from latensor.diagnostics.observed import observed_sensitivity
 from latensor.diagnostics.perturbation import (
     PerturbationBounds,
     orthogonal_bounds,
@@ -28,6 +30,7 @@ from latensor.diagnostics.uniqueness import Uniqueness, uniqueness
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
+from latensor.tensors.dense import DenseTensor
 from latensor.tensors.norms import spectral_norm
 
 
@@ -40,7 +43,7 @@ class ErrorBars:
     Attributes
     ----------
     noise : float, standard deviation of an entry: residual norm over the root of the number of
-        entries less the number of parameters
+        (observed) entries less the number of parameters
     components : (rank,) tuple, relative error of each component, in Frobenius norm
     weights : (rank,) tuple, standard error of each weight
     vectors : (rank,) tuple of (order,) tuples, error of each unit vector in radians
@@ -63,7 +66,9 @@ class Certificate:
     ----------
     shape, rank : of the decomposition
     weights : (rank,) tuple, norms of the components
-    residual : float or None, relative Frobenius norm of what the model leaves over
+    residual : float or None, relative Frobenius norm of what the model leaves over (with a mask: of
+        the observed entries)
+    observed : int or None, the number of observed entries where there is a mask
     uniqueness : Uniqueness, with the k-ranks
     condition : ConditionNumber of the decomposition
     core_consistency : float or None, in per cent; needs the tensor
@@ -80,6 +85,7 @@ class Certificate:
     rank: int
     weights: tuple[float, ...]
     residual: float | None
+    observed: int | None
     uniqueness: Uniqueness
     condition: ConditionNumber
     core_consistency: float | None
@@ -93,10 +99,18 @@ class Certificate:
 
     @property
     def verdict(self) -> str:
-        """The worst of all statements: "trust", "caution" or "do not trust"."""
+        """How firmly the data determine the components: "stable", "uncertain" or "unstable".
+
+        The worst of all statements but the one on the fit: stable components may explain little.
+        """
         from latensor.diagnostics.statements import verdict
 
         return verdict(self)
+
+    @property
+    def explained(self) -> float | None:
+        """The fraction of the squared norm of the (observed) data that the model explains."""
+        return None if self.residual is None else max(1.0 - self.residual**2, 0.0)
 
     def __str__(self) -> str:
         from latensor.diagnostics.statements import in_words
@@ -123,6 +137,7 @@ def certify(
     decomposition: object,
     tensor: object = None,
     *,
+    mask: object = None,
     noise: float | None = None,
     second_moment: object = None,
     second_moment_noise: float | None = None,
@@ -140,6 +155,8 @@ def certify(
     decomposition : Decomposition, CPTensor or pair (weights, factors)
     tensor : the data; without it there is no core consistency, and the residual is the one that
         the Decomposition carries
+    mask : array of truth values or SparseTensor, the observed entries; that of the Decomposition by
+        default. Errors are then those of a fit to these entries only
     noise : float, spectral norm of the error in the data, max |E(u, v, w)| over unit vectors, for
         the theorems; estimated from the residual if not given and the data are
     second_moment : (d, d) array, what a symmetric tensor was whitened by, for the theorem on
@@ -156,9 +173,21 @@ def certify(
     _check_noise(noise, "noise")
     _check_noise(second_moment_noise, "second_moment_noise")
     data = None if tensor is None else matching_data(tensor, cp)
-    left_over, residual = _residuals(decomposition, cp, components, data)
-    moved = sensitivity(components)
-    errors = _error_bars(components, moved, left_over)
+    origin = getattr(decomposition, "origin", None)
+    if mask is None and origin is not None and origin.masked:
+        mask = origin.mask
+    seen = None
+    if mask is not None:
+        seen = observe(DenseTensor(np.zeros(cp.shape)) if data is None else data, mask)
+        left_over, residual = _observed_residuals(decomposition, components, seen, data is not None)
+        moved = observed_sensitivity(components, seen.coordinates)
+        data = None  # core consistency and the theorems are for whole tensors
+    else:
+        left_over, residual = _residuals(decomposition, cp, components, data)
+        moved = sensitivity(components)
+        if origin is not None and origin.masked:
+            left_over = None  # of a mask that was too large to be kept
+    errors = _error_bars(components, moved, left_over, seen)
     off = None if errors is None else np.sqrt((np.array(errors.vectors) ** 2).sum(axis=0))
     gap = smallest_gap(components)
     congruence, pair, inflation = degeneracy(components)
@@ -167,6 +196,7 @@ def certify(
         rank=components.rank,
         weights=tuple(float(w) for w in components.magnitudes),
         residual=residual,
+        observed=None if seen is None else len(seen.entries),
         uniqueness=uniqueness(components, off),
         condition=moved.condition,
         core_consistency=None if data is None else consistency_of(components, data),
@@ -207,13 +237,36 @@ def _residuals(
     return components.norm * relative / math.sqrt(1.0 - relative**2), relative
 
 
+def _observed_residuals(
+    decomposition: object, components: Components, seen: Observed, known: bool
+) -> tuple[float | None, float | None]:
+    """The same over the observed entries; `known` says whether their values are."""
+    fitted = np.broadcast_to(components.weights, (len(seen.entries), components.rank))
+    for factor, index in zip(components.factors, seen.coordinates, strict=True):
+        fitted = fitted * factor[index]
+    model = fitted.sum(axis=1)
+    if known:
+        left_over, scale = np.linalg.norm(seen.entries - model), np.linalg.norm(seen.entries)
+        if scale == 0.0:
+            return float(left_over), 0.0 if left_over == 0.0 else math.inf
+        return float(left_over), float(left_over / scale)
+    relative = getattr(decomposition, "residual", None)
+    if relative is None or float(relative) >= 1.0:
+        return None, relative
+    norm = float(np.linalg.norm(model))
+    return norm * float(relative) / math.sqrt(1.0 - float(relative) ** 2), float(relative)
+
+
 def _error_bars(
-    components: Components, moved: Sensitivity, left_over: float | None
+    components: Components, moved: Sensitivity, left_over: float | None, seen: Observed | None
 ) -> ErrorBars | None:
     if left_over is None or not np.all(np.isfinite(moved.components)):
         return None
     shape, rank, order = components.shape, components.rank, components.order
-    if components.symmetric:
+    if seen is not None:
+        entries = len(seen.entries)
+        parameters = rank * (sum(shape) - order + 1)
+    elif components.symmetric:
         entries = math.comb(shape[0] + order - 1, order)
         parameters = rank * shape[0]
     else:

@@ -29,7 +29,7 @@ _SMALL = 200
 # Entries of the largest Terracini matrix that is formed where its Gram matrix lacks the digits.
 _LARGEST_MATRIX = 20_000_000
 # Columns of the largest Gram matrix.
-_LARGEST_GRAM = 4_000
+LARGEST_GRAM = 4_000
 # A smallest singular value above this has at least eight correct digits when found from the Gram.
 _SAFE_IN_GRAM = 1e-4
 
@@ -100,26 +100,26 @@ def sensitivity(components: Components) -> Sensitivity:
     rank, order = components.rank, components.order
     if (components.magnitudes == 0).any() or order < 2:
         reason = "a zero component" if order >= 2 else "a vector has no unique components"
-        return _unknown(rank, order, ConditionNumber(np.inf, True, reason))
+        return unknown(rank, order, ConditionNumber(np.inf, True, reason))
     if rank == 1:
         return _single(components)
     small: list[Any] = [
         np.linalg.qr(f, mode="r") if f.shape[0] > rank else f for f in components.factors
     ]
-    frames = [_frames(f) for f in (small[:1] if components.symmetric else small)]
+    frames = [tangent_frames(f) for f in (small[:1] if components.symmetric else small)]
     dimensions = [f.shape[0] for f in small]
     rows = _ambient(dimensions, components.symmetric)
     per_component = _tangent_dimension(dimensions, components.symmetric)
     columns = rank * per_component
     outside = _outside_variances(components)
     if columns > rows:
-        return _unknown(
+        return unknown(
             rank, order, ConditionNumber(np.inf, True, f"{columns} parameters for {rows} numbers")
         )
     if outside is None:
-        return _unknown(rank, order, ConditionNumber(np.inf, True, "dependent components"))
-    if columns > _LARGEST_GRAM:
-        return _unknown(rank, order, _lower_bound(components))
+        return unknown(rank, order, ConditionNumber(np.inf, True, "dependent components"))
+    if columns > LARGEST_GRAM:
+        return unknown(rank, order, _lower_bound(components))
     solved = None
     if columns > _SMALL:
         gram = _symmetric_gram if components.symmetric else _general_gram
@@ -130,16 +130,17 @@ def sensitivity(components: Components) -> Sensitivity:
         method = "singular values of Terracini's matrix"
     if solved is None:
         limit = ConditionNumber(1.0 / _SAFE_IN_GRAM, False, method)
-        return _unknown(rank, order, limit)
+        return unknown(rank, order, limit)
     variances, smallest = solved
     variances = variances.reshape(rank, per_component)
     condition = _condition(components, smallest, method)
     if not np.isfinite(condition.value):
-        return _unknown(rank, order, condition)
-    return _collected(components, dimensions, variances, outside, condition)
+        return unknown(rank, order, condition)
+    return collected(components, dimensions, variances, outside, condition)
 
 
-def _unknown(rank: int, order: int, condition: ConditionNumber) -> Sensitivity:
+def unknown(rank: int, order: int, condition: ConditionNumber) -> Sensitivity:
+    """A condition number without error bars: infinite ones, or not known."""
     value = np.inf if not np.isfinite(condition.value) else np.nan
     return Sensitivity(
         condition, np.full(rank, value), np.full(rank, value), np.full((rank, order), value)
@@ -214,7 +215,7 @@ def _outside_variances(components: Components) -> Any:
     return variances
 
 
-def _frames(unit: Any) -> Any:
+def tangent_frames(unit: Any) -> Any:
     """(rank, q, q) orthonormal bases, each beginning with a column of `unit`, by reflections."""
     vectors = unit.T
     q = vectors.shape[1]
@@ -348,7 +349,7 @@ def _symmetric_gram(frames: Sequence[Any], order: int) -> Any:
     return gram.reshape(rank * q, rank * q)
 
 
-def _collected(
+def collected(
     components: Components,
     dimensions: Sequence[int],
     variances: Any,

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 GOOD, CAUTION, BAD, UNKNOWN = "good", "caution", "bad", "unknown"
 _MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]", UNKNOWN: "[?]"}
-_VERDICTS = {GOOD: "trust", CAUTION: "caution", BAD: "do not trust"}
+_VERDICTS = {GOOD: "stable", CAUTION: "uncertain", BAD: "unstable"}
 _SUMMARIES = {
-    "trust": "Nothing found that speaks against these components.",
-    "caution": "Usable, with the reservations marked [!] above.",
-    "do not trust": "Do not interpret these components before what is marked [!!] is resolved.",
+    "stable": "The data determine these components.",
+    "uncertain": "Usable, with the reservations marked [!] above.",
+    "unstable": "Do not interpret these components before what is marked [!!] is resolved.",
 }
 # Share of the energy left over above which the reader is told that the components are little of it.
 _UNEXPLAINED = 0.5
@@ -49,8 +49,8 @@ def statements(certificate: Certificate) -> tuple[Statement, ...]:
 
 
 def verdict(certificate: Certificate) -> str:
-    """The worst of all statements."""
-    levels = {statement.level for statement in statements(certificate)}
+    """The worst of all statements on the components; how much they explain is another question."""
+    levels = {s.level for s in statements(certificate) if s.topic != "Fit" or s.level == BAD}
     worst = next((level for level in (BAD, CAUTION) if level in levels), GOOD)
     return _VERDICTS[worst]
 
@@ -66,6 +66,9 @@ def in_words(certificate: Certificate) -> str:
         )
     result = verdict(certificate)
     lines.append(f"Verdict: {result}. {_SUMMARIES[result]}")
+    if certificate.explained is not None:
+        share = _percent(certificate.explained)
+        lines.append(f"They explain {share} of the energy, which the verdict does not judge.")
     return "\n".join(lines)
 
 
@@ -111,6 +114,8 @@ def _fit(certificate: Certificate) -> Statement:
         )
     explained = f"{100 * (1 - residual**2):.6g}" if residual < 1 else "0"
     text = f"the model leaves {residual:.3g} of the norm ({explained} % of the energy explained)."
+    if certificate.observed is not None:
+        text = f"{text[:-1]} of the {certificate.observed:,} observed entries."
     if residual >= 1:
         return Statement("Fit", BAD, f"{text} That is no better than zero: fit it again.")
     if residual**2 > _UNEXPLAINED:
