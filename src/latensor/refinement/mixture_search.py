@@ -1,0 +1,376 @@
+"""The best optimum of a Gaussian mixture that several starts and moves lead to.
+
+Starts are run for a few passes each on a sample, the better half goes on, then one; then
+components are split and others merged as long as that raises the likelihood.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from latensor.refinement.families.covariances import (
+    DIAG,
+    FULL,
+    SPHERICAL,
+    TIED,
+    as_diagonals,
+    as_matrices,
+    cholesky,
+    merge_costs,
+    merged,
+    smallest_variances,
+)
+from latensor.refinement.families.gaussian import GaussianFamily, MixtureState, Points
+from latensor.refinement.mixture_starts import (
+    Coordinates,
+    by_labels,
+    kmeans,
+    kurtosis_coordinates,
+    merge_down,
+    overfit,
+    shells,
+)
+
+# Passes of every start, of the better half, and after a move.
+_FIRST_PASSES, _SECOND_PASSES, _MOVE_PASSES = 5, 10, 12
+# Components that are split, passes that judge a split, moves that are tried in full.
+_SPLITS, _LOCAL_PASSES, _TRIES = 6, 8, 4
+# Log-likelihood per row that a move must gain.
+_LEAST_GAIN = 2e-4
+# Runnalls' bound ignores that the others adapt: moves that gained 0.002 to 0.02 per row were
+# expected to lose up to 0.07.
+_LEAST_EXPECTED = -0.1
+# Rows that a component hardly owns do not decide how it is split.
+_OWNED = 0.01
+# Shells help nested components, of which there are few.
+_MOST_SHELLS = 5
+# A component is collapsed if its smallest variance is this part of that of all rows while it has
+# fewer than 5 rows per feature.
+_COLLAPSED, _ROWS_PER_FEATURE = 1e-4, 5
+# Powers of the smaller weight by which merges are judged: each alone misses what the other finds.
+_POWERS = (0.0, 0.5)
+# Passes of Lloyd's algorithm where k-means is the start itself.
+_LLOYD = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """What a search has found.
+
+    Attributes
+    ----------
+    state : MixtureState
+    log_likelihood : float, per row of the sample
+    start : str, the name of the start that won
+    values : dict of the log-likelihoods per row that the starts reached after the first passes
+    n_moves : int, split and merge moves that were accepted
+    """
+
+    state: MixtureState
+    log_likelihood: float
+    start: str
+    values: dict[str, float]
+    n_moves: int
+
+
+def passes(
+    family: GaussianFamily, points: Points, state: MixtureState, n_passes: int
+) -> tuple[MixtureState, float]:
+    """Plain passes of expectation maximization, and the log-likelihood per row before the last."""
+    value = -np.inf
+    for _ in range(n_passes):
+        sums = family.expect_points(state, points)
+        value = float(sums["log_likelihood"] / sums["weight"])
+        state = family.maximize(sums, state)
+    return state, value
+
+
+def collapsed(family: GaussianFamily, state: MixtureState, weight: float) -> Any:
+    """Which components (k,) have shrunk onto fewer rows than determine a covariance."""
+    count = len(state.weights)
+    if family.covariance_type == TIED:
+        return np.zeros(count, dtype=bool)
+    narrow = smallest_variances(family.covariance_type, state.covariances) < _COLLAPSED
+    few = state.weights * weight < _ROWS_PER_FEATURE * family.width
+    return narrow & few
+
+
+def starts_of(
+    family: GaussianFamily,
+    sample: Coordinates,
+    count: int,
+    rng: np.random.Generator,
+    given: dict[str, MixtureState],
+    few: bool = False,
+) -> dict[str, MixtureState]:
+    """The starts of a search by name.
+
+    Parameters
+    ----------
+    given : starts from moments
+    few : bool, whether those are good enough to need one other start beside them only
+    """
+    points, weights = sample.points, sample.points.weights
+    result = dict(given)
+
+    def overfitted(name: str, rows: Any, powers: tuple[float, ...]) -> None:
+        many = overfit(family, points, rows, count, rng)
+        for power in powers:
+            kept = "" if power == 0 else ", rare kept"
+            result[f"overfit and merge, {name}{kept}"] = merge_down(family, many, count, power)
+
+    def labelled(name: str, labels: Any) -> None:
+        result[name] = by_labels(family, points, labels, count)
+
+    if family.covariance_type == TIED:
+        overfitted("standardized", sample.standardized, _POWERS)
+        # Whitened by the covariance within, clusters are spherical (the step of discriminant
+        # analysis).
+        first = result["overfit and merge, standardized"]
+        within = np.linalg.solve(cholesky(first.covariances), points.rows.T).T
+        for i in range(1 if few else 2):
+            labelled(f"k-means++ within {i + 1}", kmeans(within, weights, count, rng, _LLOYD))
+        return result
+    if family.covariance_type in (DIAG, SPHERICAL):
+        overfitted("standardized", sample.standardized, _POWERS)
+        if not few:
+            labels = kmeans(sample.standardized, weights, count, rng, _LLOYD)
+            labelled("k-means++", labels)
+        return result
+    overfitted("whitened", sample.whitened, _POWERS)
+    if few:
+        return result
+    overfitted("standardized", sample.standardized, _POWERS)
+    if not given:
+        rows = kurtosis_coordinates(sample.whitened, weights, count)
+        labelled("kurtosis coordinates", kmeans(rows, weights, count, rng, _LLOYD))
+    if count <= _MOST_SHELLS:
+        labelled("shells", shells(sample.whitened, weights, count))
+    return result
+
+
+def search(
+    family: GaussianFamily,
+    sample: Points,
+    starts: dict[str, MixtureState],
+    move: bool = True,
+) -> Search:
+    """The best of several starts by successive halving, then split and merge moves.
+
+    Parameters
+    ----------
+    sample : rows to try on, held
+    starts : states by name
+    move : bool, whether to split and merge
+    """
+    count = len(next(iter(starts.values())).weights)
+    weight = float(sample.weights.sum())
+    if count == 1:
+        name, state = next(iter(starts.items()))
+        state, value = passes(family, sample, state, 2)
+        return Search(state, value, name, {name: value}, 0)
+    tried = {name: passes(family, sample, s, _FIRST_PASSES) for name, s in starts.items()}
+    values = {name: value for name, (_, value) in tried.items()}
+
+    def rank(name: str) -> tuple[bool, float]:
+        state, value = tried[name]
+        # The likelihood of a collapsed component is unbounded: it would always win.
+        return bool(collapsed(family, state, weight).any()), -value
+
+    names = sorted(tried, key=rank)
+    if len(names) > 1:
+        names = names[: (len(names) + 1) // 2]
+        for name in names:
+            tried[name] = passes(family, sample, tried[name][0], _SECOND_PASSES)
+    best = min(names, key=rank)
+    state, value = tried[best]
+    n_moves = 0
+    if move and count >= 3:
+        state, value, n_moves = split_and_merge(family, sample, state)
+    return Search(state, value, best, values, n_moves)
+
+
+def split_and_merge(
+    family: GaussianFamily, sample: Points, state: MixtureState
+) -> tuple[MixtureState, float, int]:
+    """Split one component and merge two others as long as that raises the likelihood.
+
+    Splits are judged by a few passes over the rows of the component with all others fixed, merges
+    by Runnalls' bound; the most promising pairs of both are tried in full.
+
+    Returns
+    -------
+    state, log-likelihood per row, number of moves
+    """
+    weight = float(sample.weights.sum())
+    state, value = passes(family, sample, state, _SECOND_PASSES)
+    n_moves = 0
+    for _ in range(2 * len(state.weights)):
+        moved = _best_moves(family, sample, state)
+        for trial in moved:
+            found, reached = _promising(family, sample, trial, value + _LEAST_GAIN)
+            bad = collapsed(family, found, weight).any()
+            if reached > value + _LEAST_GAIN and not bad:
+                state, value, n_moves = found, reached, n_moves + 1
+                break
+        else:
+            break
+    return state, value, n_moves
+
+
+def _promising(
+    family: GaussianFamily, sample: Points, state: MixtureState, goal: float
+) -> tuple[MixtureState, float]:
+    """Passes after a move, as long as their gain could still reach the goal."""
+    value = -np.inf
+    for left in range(_MOVE_PASSES, 0, -1):
+        sums = family.expect_points(state, sample)
+        before, value = value, float(sums["log_likelihood"] / sums["weight"])
+        # Gains decrease from pass to pass.
+        if value + left * (value - before) < goal:
+            break
+        state = family.maximize(sums, state)
+    return state, value
+
+
+def _best_moves(
+    family: GaussianFamily, sample: Points, state: MixtureState
+) -> list[MixtureState]:
+    """The most promising states one split and one merge away."""
+    kind, count = family.covariance_type, len(state.weights)
+    weight = float(sample.weights.sum())
+    logs = family.joint_points(state, sample)
+    largest = logs.max(axis=1)
+    totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
+    shares = np.exp(logs - totals[:, None])
+    one, other = np.triu_indices(count, 1)
+    costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
+    cheap = np.argsort(costs, kind="stable")[: 4 * _TRIES]
+    moves = []
+    for split, axis in _axes(family, sample, state, shares):
+        places = [p for p in cheap if split not in (one[p], other[p])]
+        if not places:
+            continue
+        needed = (costs[places[0]] + _LEAST_EXPECTED) * weight
+        pair, gain = _local(family, sample, state, split, axis, totals, shares[:, split], needed)
+        for place in places:
+            expected = gain / weight - costs[place]
+            moves.append((expected, len(moves), split, pair, int(one[place]), int(other[place])))
+    moves.sort(key=lambda move: (-move[0], move[1]))
+    found = []
+    for expected, _, split, pair, i, j in moves[:_TRIES]:
+        if expected > _LEAST_EXPECTED:
+            found.append(_moved(family, state, split, pair, i, j))
+    return found
+
+
+def _axes(
+    family: GaussianFamily, sample: Points, state: MixtureState, shares: Any
+) -> list[tuple[int, Any]]:
+    """Components that look least normal, and axes (d,) along which to split each."""
+    kind, (count, width) = family.covariance_type, state.means.shape
+    owners = np.argmax(shares, axis=1)
+    if kind in (FULL, TIED):
+        lower = np.broadcast_to(cholesky(state.covariances), (count, width, width))
+    scored = []
+    for j in range(count):
+        rows = np.flatnonzero(owners == j)
+        mass = float(sample.weights[rows].sum())
+        if mass < 2 * (width + 1):
+            continue
+        gaps = sample.rows[rows] - state.means[j]
+        if kind in (FULL, TIED):
+            inner = np.linalg.solve(lower[j], gaps.T).T
+        else:
+            deviations = np.sqrt(as_diagonals(kind, state.covariances, width)[j])
+            inner = gaps / deviations
+        norms = np.einsum("ij,ij->i", inner, inner) * sample.weights[rows]
+        fourth = (inner * norms[:, None]).T @ inner / mass
+        values, vectors = np.linalg.eigh(fourth)
+        score = mass * float(np.sqrt(((values - (width + 2)) ** 2).sum()))
+        if kind in (FULL, TIED):
+            flat, tail = lower[j] @ vectors[:, 0], lower[j] @ vectors[:, -1]
+            size, axes = np.linalg.eigh(lower[j] @ lower[j].T)
+            wide = axes[:, -1] * np.sqrt(max(float(size[-1]), 0.0))
+        else:
+            flat, tail = deviations * vectors[:, 0], deviations * vectors[:, -1]
+            scatter = (inner * sample.weights[rows, None]).T @ inner / mass
+            wide = deviations * np.linalg.eigh(scatter)[1][:, -1]
+        scored.append((score, j, (wide, flat, tail) if width > 1 else (wide,)))
+    scored.sort(key=lambda found: (-found[0], found[1]))
+    return [(j, axis) for _, j, axes in scored[:_SPLITS] for axis in axes]
+
+
+def split(
+    family: GaussianFamily, state: MixtureState, j: int, axis: Any
+) -> MixtureState:
+    """Two halves of component j along an axis of one deviation: the moments of half Gaussians."""
+    shift = np.sqrt(2 / np.pi) * axis
+    kind, width = family.covariance_type, family.width
+    means = np.stack([state.means[j] + shift, state.means[j] - shift])
+    weights = np.full(2, state.weights[j] / 2)
+    if kind == TIED:
+        return MixtureState(weights, means, state.covariances)
+    if kind == FULL:
+        covariance = state.covariances[j] - np.outer(shift, shift) + family.floor
+    elif kind == DIAG:
+        covariance = np.maximum(state.covariances[j] - shift**2, 0.1 * state.covariances[j])
+    else:
+        covariance = state.covariances[j] * (1 - 2 / (np.pi * width)) + family.floor
+    return MixtureState(weights, means, np.stack([covariance, covariance]))
+
+
+def _local(
+    family: GaussianFamily,
+    sample: Points,
+    state: MixtureState,
+    j: int,
+    axis: Any,
+    totals: Any,
+    share: Any,
+    needed: float,
+) -> tuple[MixtureState, float]:
+    """The halves of component j after passes over its rows, all others fixed, and the gain.
+
+    No more passes than may reach the gain that is `needed`.
+    """
+    from latensor.refinement.gaussian_kernels._kernels import normalize_rows
+
+    rows = np.flatnonzero(share > _OWNED)
+    points = sample.take(rows)
+    rest = totals[rows] + np.log(np.maximum(1 - share[rows], 1e-300))
+    pair = split(family, state, j, axis)
+    before = float(points.weights @ totals[rows])
+    value = -np.inf
+    for left in range(_LOCAL_PASSES, 0, -1):
+        logs = np.empty((len(rows), 3))
+        logs[:, :2] = family.joint_points(pair, points)
+        logs[:, 2] = rest
+        last, value = value, float(normalize_rows(logs, points.weights)) - before
+        if value + left * (value - last) < needed:
+            break
+        shares = np.ascontiguousarray(logs[:, :2])
+        found = family.maximize(family.sums_points(pair, points, shares), pair)
+        mass = float(shares.sum()) / float(sample.weights.sum())
+        covariances = state.covariances if family.covariance_type == TIED else found.covariances
+        pair = MixtureState(found.weights * mass, found.means, covariances)
+    return pair, value
+
+
+def _moved(
+    family: GaussianFamily, state: MixtureState, j: int, pair: MixtureState, one: int, other: int
+) -> MixtureState:
+    kind = family.covariance_type
+    total, mean, pooled = merged(
+        kind, state.weights, state.means, state.covariances, np.array([one]), np.array([other])
+    )
+    weights, means = state.weights.copy(), state.means.copy()
+    covariances = state.covariances.copy()
+    weights[[j, other, one]] = pair.weights[0], pair.weights[1], total[0]
+    means[[j, other, one]] = pair.means[0], pair.means[1], mean[0]
+    if kind != TIED:
+        covariances[[j, other]], covariances[one] = pair.covariances, pooled[0]
+    return MixtureState(weights / weights.sum(), means, covariances)
