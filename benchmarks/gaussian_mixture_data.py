@@ -17,6 +17,7 @@ class Planted:
     covariances: Any
 
     def draw(self, n_rows: int, seed: int) -> Any:
+        """Rows (n, d)."""
         rng = np.random.default_rng(seed)
         labels = rng.choice(len(self.weights), n_rows, p=self.weights)
         lower = np.linalg.cholesky(self.covariances)
@@ -41,6 +42,7 @@ class Setting:
     kind: str = "general"
 
     def plant(self, seed: int) -> Planted:
+        """The mixture of a seed."""
         rng = np.random.default_rng([seed, self.width, self.count, self.n_rows])
         d, k = self.width, self.count
         weights = rng.uniform(0.5, 1.5, k)

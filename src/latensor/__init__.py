@@ -39,6 +39,7 @@ _HOMES = {
         "CategoricalHMM",
         "DiagonalGaussianMixture",
         "GaussianHMM",
+        "GaussianMixture",
         "ICA",
         "LatentDirichletAllocation",
         "MultiViewMixture",

@@ -31,6 +31,7 @@ from latensor.models import PCA as PCA
 from latensor.models import CategoricalHMM as CategoricalHMM
 from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
 from latensor.models import GaussianHMM as GaussianHMM
+from latensor.models import GaussianMixture as GaussianMixture
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
 from latensor.models import MultiViewMixture as MultiViewMixture
 from latensor.models import PearsonMixture as PearsonMixture

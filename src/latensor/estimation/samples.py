@@ -56,8 +56,18 @@ def read_samples(
             array = validate_data(estimator, samples, reset=reset, **settings)
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
-    refuse_nonfinite(array.data if scipy.sparse.issparse(array) else array, name)
+    _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
     return array
+
+
+def _check_entries(estimator: Any, array: Array, name: str) -> None:
+    """Refuse infinite entries, and NaN unless it stands for what was not observed."""
+    if not getattr(estimator, "_allows_missing", False):
+        refuse_nonfinite(array, name)
+    elif np.isinf(to_host(array)).any():
+        raise InvalidInputError(
+            f"{name} holds infinite entries (infinity): give NaN for what is missing"
+        )
 
 
 def _as_column(samples: object) -> Any:
@@ -86,7 +96,7 @@ def _read_foreign(
             f"{name} has {array.shape[0]} sample(s) of {array.shape[1]} feature(s): at least "
             f"{min_samples} sample(s) of 1 feature are required"
         )
-    refuse_nonfinite(array, name)
+    _check_entries(estimator, array, name)
     if target:
         return array
     if reset:

@@ -7,6 +7,7 @@ from latensor.models.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.matrices.cca import CCA
 from latensor.models.matrices.pca import PCA
 from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
+from latensor.models.mixtures.gaussian import GaussianMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
@@ -20,6 +21,7 @@ __all__ = [
     "CategoricalHMM",
     "DiagonalGaussianMixture",
     "GaussianHMM",
+    "GaussianMixture",
     "LatentDirichletAllocation",
     "MultiViewMixture",
     "PearsonMixture",

@@ -6,24 +6,26 @@ components are split and others merged as long as that raises the likelihood.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from latensor.refinement.em import em
 from latensor.refinement.families.covariances import (
     DIAG,
     FULL,
     SPHERICAL,
     TIED,
     as_diagonals,
-    as_matrices,
     cholesky,
     merge_costs,
     merged,
     smallest_variances,
 )
-from latensor.refinement.families.gaussian import GaussianFamily, MixtureState, Points
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState, Points
+from latensor.refinement.family import Statistics
 from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
@@ -36,6 +38,7 @@ from latensor.refinement.mixture_starts import (
 
 # Passes of every start, of the better half, and after a move.
 _FIRST_PASSES, _SECOND_PASSES, _MOVE_PASSES = 5, 10, 12
+_AT_A_TIME = 3
 # Components that are split, passes that judge a split, moves that are tried in full.
 _SPLITS, _LOCAL_PASSES, _TRIES = 6, 8, 4
 # Log-likelihood per row that a move must gain.
@@ -79,13 +82,13 @@ class Search:
 def passes(
     family: GaussianFamily, points: Points, state: MixtureState, n_passes: int
 ) -> tuple[MixtureState, float]:
-    """Plain passes of expectation maximization, and the log-likelihood per row before the last."""
-    value = -np.inf
-    for _ in range(n_passes):
-        sums = family.expect_points(state, points)
-        value = float(sums["log_likelihood"] / sums["weight"])
-        state = family.maximize(sums, state)
-    return state, value
+    """Plain passes of EM over a sample, and the log-likelihood per row before the last."""
+
+    def fold(start: Statistics[MixtureState]) -> Statistics[MixtureState]:
+        return start.update(points)
+
+    climb = em(fold, family, state, max_iter=n_passes, tol=-np.inf, accelerate=False, prepared=True)
+    return climb.state, climb.log_likelihood
 
 
 def collapsed(family: GaussianFamily, state: MixtureState, weight: float) -> Any:
@@ -224,32 +227,29 @@ def split_and_merge(
 def _promising(
     family: GaussianFamily, sample: Points, state: MixtureState, goal: float
 ) -> tuple[MixtureState, float]:
-    """Passes after a move, as long as their gain could still reach the goal."""
+    """Passes after a move, a few at a time as long as their gain could still reach the goal."""
     value = -np.inf
-    for left in range(_MOVE_PASSES, 0, -1):
-        sums = family.expect_points(state, sample)
-        before, value = value, float(sums["log_likelihood"] / sums["weight"])
+    for left in range(_MOVE_PASSES // _AT_A_TIME, 0, -1):
+        before = value
+        state, value = passes(family, sample, state, _AT_A_TIME)
         # Gains decrease from pass to pass.
         if value + left * (value - before) < goal:
             break
-        state = family.maximize(sums, state)
     return state, value
 
 
-def _best_moves(
-    family: GaussianFamily, sample: Points, state: MixtureState
-) -> list[MixtureState]:
+def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> list[MixtureState]:
     """The most promising states one split and one merge away."""
     kind, count = family.covariance_type, len(state.weights)
     weight = float(sample.weights.sum())
-    logs = family.joint_points(state, sample)
+    logs = family.joint(state, sample)
     largest = logs.max(axis=1)
     totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
     shares = np.exp(logs - totals[:, None])
     one, other = np.triu_indices(count, 1)
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     cheap = np.argsort(costs, kind="stable")[: 4 * _TRIES]
-    moves = []
+    moves: list[tuple[float, int, int, MixtureState, int, int]] = []
     for split, axis in _axes(family, sample, state, shares):
         places = [p for p in cheap if split not in (one[p], other[p])]
         if not places:
@@ -304,9 +304,7 @@ def _axes(
     return [(j, axis) for _, j, axes in scored[:_SPLITS] for axis in axes]
 
 
-def split(
-    family: GaussianFamily, state: MixtureState, j: int, axis: Any
-) -> MixtureState:
+def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:
     """Two halves of component j along an axis of one deviation: the moments of half Gaussians."""
     shift = np.sqrt(2 / np.pi) * axis
     kind, width = family.covariance_type, family.width
@@ -347,13 +345,13 @@ def _local(
     value = -np.inf
     for left in range(_LOCAL_PASSES, 0, -1):
         logs = np.empty((len(rows), 3))
-        logs[:, :2] = family.joint_points(pair, points)
+        logs[:, :2] = family.joint(pair, points)
         logs[:, 2] = rest
         last, value = value, float(normalize_rows(logs, points.weights)) - before
         if value + left * (value - last) < needed:
             break
         shares = np.ascontiguousarray(logs[:, :2])
-        found = family.maximize(family.sums_points(pair, points, shares), pair)
+        found = family.maximize(family.sums(pair, points, shares), pair)
         mass = float(shares.sum()) / float(sample.weights.sum())
         covariances = state.covariances if family.covariance_type == TIED else found.covariances
         pair = MixtureState(found.weights * mass, found.means, covariances)

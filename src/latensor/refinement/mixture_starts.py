@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import (
     DIAG,
     FULL,
@@ -20,14 +21,13 @@ from latensor.refinement.families.covariances import (
     merge_costs,
     merged,
 )
-from latensor.refinement.families.gaussian import GaussianFamily, MixtureState, Points
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.portfolio import plus_plus
 
 # Passes of the over-fitted mixture before it is merged (recipe: 6 to 8).
 _OVERFIT_PASSES = 6
 _LLOYD_PASSES = 2
-# Passes of Lloyd's algorithm where k-means is the start itself.
-_KMEANS_PASSES = 20
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,17 +38,19 @@ class Coordinates:
     ----------
     points : the rows in the coordinates of the family
     whitened : (n, d), with covariance I
-    standardized : (n, d), with unit variances
+    standardized : (n, d), less the centre of the family, with unit variances
+    scale : (d,), what the rows were divided by
     """
 
     points: Points
     whitened: Any
     standardized: Any
+    scale: Any
 
     @staticmethod
-    def of(family: GaussianFamily, rows: Any, weights: Any, count: int) -> Coordinates:
-        """Of rows (n, d) without unobserved entries."""
-        points = family.points(rows, weights, count, hold=True)
+    def of(family: GaussianFamily, batch: Batch, points: Points) -> Coordinates:
+        """Of rows (n, d) without unobserved entries, and what the family has prepared of them."""
+        rows, weights = batch.rows, batch.weights
         total = weights.sum()
         inner = points.rows - weights @ points.rows / total
         covariance = (inner * weights[:, None]).T @ inner / total
@@ -57,9 +59,10 @@ class Coordinates:
         # A direction that does not vary says nothing: it is left at zero.
         scales = np.where(values > least, 1 / np.sqrt(np.maximum(values, least)), 0.0)
         gaps = np.asarray(rows, dtype=np.float64) - family.centre
-        deviations = np.sqrt(weights @ gaps**2 / total - (weights @ gaps / total) ** 2)
-        standardized = gaps / np.where(deviations > 0, deviations, 1.0)
-        return Coordinates(points, inner @ (vectors * scales), standardized)
+        variances = weights @ gaps**2 / total - (weights @ gaps / total) ** 2
+        deviations = np.sqrt(np.maximum(variances, 0.0))
+        scale = np.where(deviations > 0, deviations, 1.0)
+        return Coordinates(points, inner @ (vectors * scales), gaps / scale, scale)
 
 
 def by_labels(
@@ -92,7 +95,7 @@ def from_responsibilities(
     if kind != TIED:
         alike = np.broadcast_to(alike, (count, *np.shape(alike))).copy()
     like = MixtureState(np.full(count, 1 / count), np.tile(mean, (count, 1)), alike)
-    state = family.maximize(family.sums_points(like, points, shares), like)
+    state = family.maximize(family.sums(like, points, shares), like)
     if shrink and kind in (FULL, DIAG):
         counts = state.weights * total
         pooled = np.tensordot(state.weights, state.covariances, axes=1)
@@ -105,9 +108,7 @@ def from_responsibilities(
     return MixtureState(weights / weights.sum(), state.means, state.covariances)
 
 
-def kmeans(
-    rows: Any, weights: Any, count: int, rng: np.random.Generator, n_passes: int
-) -> Any:
+def kmeans(rows: Any, weights: Any, count: int, rng: np.random.Generator, n_passes: int) -> Any:
     """Labels (n,) of k-means: greedy k-means++ centers and some passes of Lloyd's algorithm."""
     centers = plus_plus(rows, weights, count, rng)
     labels = np.zeros(len(rows), dtype=np.intp)
@@ -141,7 +142,7 @@ def overfit(
     labels = kmeans(rows, points.weights, many, rng, _LLOYD_PASSES)
     state = by_labels(family, points, labels, many)
     for _ in range(_OVERFIT_PASSES):
-        state = family.maximize(family.expect_points(state, points), state)
+        state = family.maximize(family.expect(state, points), state)
     return state
 
 

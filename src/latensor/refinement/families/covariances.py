@@ -1,9 +1,9 @@
 """Covariances of components in four shapes: full, tied, diagonal, spherical.
 
-    full        S_j            (k, d, d)
-    tied        S_j = S        (d, d)
-    diag        S_j = diag(s_j)  (k, d)
-    spherical   S_j = s_j I    (k,)
+full        S_j            (k, d, d)
+tied        S_j = S        (d, d)
+diag        S_j = diag(s_j)  (k, d)
+spherical   S_j = s_j I    (k,)
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ def cholesky(matrices: Any) -> Any:
 
 
 def inverse_factors(lower: Any) -> Any:
-    """L^-T of lower triangular factors (..., d, d): what scikit-learn calls precisions_cholesky_."""
+    """L^-T of lower triangular factors (..., d, d), scikit-learn's `precisions_cholesky_`."""
     return np.swapaxes(np.linalg.inv(lower), -1, -2)
 
 
 def log_determinants(kind: str, covariances: Any, width: int) -> Any:
-    """log |S_j| (k,), one number for tied covariances."""
+    """Log |S_j| (k,), one number for tied covariances."""
     if kind in (FULL, TIED):
         factors = cholesky(covariances)
         return 2 * np.log(np.diagonal(factors, axis1=-2, axis2=-1)).sum(axis=-1)
@@ -106,9 +106,7 @@ def merged(kind: str, weights: Any, means: Any, covariances: Any, one: Any, othe
     return total, mean, pooled + ab * (gap**2).mean(axis=1)
 
 
-def merge_costs(
-    kind: str, weights: Any, means: Any, covariances: Any, one: Any, other: Any
-) -> Any:
+def merge_costs(kind: str, weights: Any, means: Any, covariances: Any, one: Any, other: Any) -> Any:
     """Bounds (p,) of the Kullback-Leibler divergence that merging pairs of components causes.
 
     B_ij = 1/2 [(w_i + w_j) log |S_ij| - w_i log |S_i| - w_j log |S_j|]  (Runnalls 2007).

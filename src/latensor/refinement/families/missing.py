@@ -92,13 +92,11 @@ class Conditionals:
         return Conditionals(order, masks.sum(axis=1), np.ascontiguousarray(precisions), logs)
 
     def log_densities(self, points: Any, index: Any, means: Any) -> Any:
-        """log N(x_o; mu_jo, S_joo) (n, k) of rows (n, d) with patterns `index`."""
+        """Log N(x_o; mu_jo, S_joo) (n, k) of rows (n, d) with patterns `index`."""
         from latensor.refinement.families._kernels import squared_distances
 
         result = np.empty((len(points), len(means)))
-        squared_distances(
-            points, index, self.observed, self.counts, means, self.precisions, result
-        )
+        squared_distances(points, index, self.observed, self.counts, means, self.precisions, result)
         constants = -(self.counts[:, None] * _LOG_TWO_PI + self.log_determinants) / 2
         result *= -0.5
         result += constants[index]
@@ -107,7 +105,7 @@ class Conditionals:
     def sums(
         self, points: Any, index: Any, means: Any, covariances: Any, responsibilities: Any
     ) -> tuple[Any, Any]:
-        """sum r E x (k, d) and sum r E x x' (k, d, d)."""
+        """Sum r E x (k, d) and sum r E x x' (k, d, d)."""
         from latensor.refinement.families._kernels import pattern_sums
 
         n_patterns, (count, width) = len(self.counts), means.shape
@@ -115,7 +113,15 @@ class Conditionals:
         first = np.zeros((n_patterns, count, width))
         second = np.zeros((n_patterns, count, width, width))
         pattern_sums(
-            points, index, self.observed, self.counts, means, responsibilities, zeroth, first, second
+            points,
+            index,
+            self.observed,
+            self.counts,
+            means,
+            responsibilities,
+            zeroth,
+            first,
+            second,
         )
         transposed = np.swapaxes(second, -1, -2)
         diagonal = np.einsum("pjaa->pja", second)

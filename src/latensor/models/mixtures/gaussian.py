@@ -1,0 +1,363 @@
+"""Gaussian mixtures with full, tied, diagonal or spherical covariances, entries missing or not."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+from sklearn.base import DensityMixin
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import Array, RandomState, check_positive_int, generator
+from latensor.engines import LocalEngine
+from latensor.estimation.base import LatentEstimator, component_order
+from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.mixture_answers import MixtureAnswers
+from latensor.estimation.moment_model import N_JOBS
+from latensor.estimation.parameter_intervals import PROBABILITY, REAL
+from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.samples import in_library_of
+from latensor.exceptions import InvalidInputError
+from latensor.models.mixtures.gaussian_certificate import (
+    GaussianMixtureCertificate,
+    mahalanobis_separation,
+)
+from latensor.models.mixtures.gaussian_given import covariances_of, read_given
+from latensor.models.mixtures.gaussian_model import GaussianModel
+from latensor.models.mixtures.gaussian_starts import GivenParts
+from latensor.moments.batch import Batch, Kind
+from latensor.refinement.families.covariances import (
+    COVARIANCE_TYPES,
+    DIAG,
+    FULL,
+    SPHERICAL,
+    TIED,
+    as_matrices,
+    cholesky,
+    inverse_factors,
+)
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
+from latensor.sources.shards import Source
+
+_STARTS = ("auto", "moments", "kmeans", "k-means++", "random_from_data", "random")
+
+
+class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
+    """Clusters with Gaussian densities: weights, means and covariances, by maximum likelihood.
+
+    x ~ N(mu_j, S_j) with probability w_j. Over-fitted mixtures merged down, moments, kurtosis
+    coordinates and shells start EM on a sample; the best by successive halving is improved by
+    split and merge moves and refined on all rows. NaN stands for an unobserved entry, taken for
+    missing at random: EM is then exact, by patterns of observed entries.
+
+    Parameters
+    ----------
+    n_components : int
+    covariance_type : "full", "tied", "diag" or "spherical"
+    tol : float, log-likelihood per sample that EM may leave to gain
+    reg_covar : float, added to every variance, in the units of the data
+    max_iter : int, passes of EM over the sample in memory
+    n_init : int, searches for a start; the likeliest is kept
+    init_params : "auto" (all starts), "moments" (three moments alone), or scikit-learn's "kmeans",
+        "k-means++", "random_from_data", "random"
+    weights_init, means_init, precisions_init : arrays to start from, or None. Means take the place
+        of the search; other parts replace those of one k-means start. Shapes as of the fitted
+        attributes
+    random_state : seed of the starts
+    warm_start : bool, whether `fit` starts from the last fit
+    verbose : int, print every pass over the data
+    n_jobs : int or None, threads; changes nothing but the time
+
+    Attributes
+    ----------
+    weights_ : (k,), decreasing
+    means_ : (k, d)
+    covariances_, precisions_, precisions_cholesky_ : (k, d, d) full, (d, d) tied, (k, d) diag,
+        (k,) spherical
+    n_components_, n_iter_ : int
+    converged_ : bool
+    lower_bound_ : float, log-likelihood per sample
+    certificate_ : GaussianMixtureCertificate
+
+    See Also
+    --------
+    SphericalGaussianMixture, DiagonalGaussianMixture : read off three moments alone, if asked to.
+    """
+
+    _parameters = {  # noqa: RUF012
+        "n_components": (Interval(numbers.Integral, 1),),
+        "covariance_type": (Choice(COVARIANCE_TYPES),),
+        "tol": (Interval(numbers.Real, 0),),
+        "reg_covar": (Interval(numbers.Real, 0),),
+        "max_iter": (Interval(numbers.Integral, 1),),
+        "n_init": (Interval(numbers.Integral, 1),),
+        "init_params": (Choice(_STARTS),),
+        "warm_start": (Choice((True, False)),),
+        "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
+        "n_jobs": N_JOBS,
+    }
+    _fitted_names: ClassVar[frozenset[str]] = frozenset(
+        {
+            "weights_",
+            "means_",
+            "covariances_",
+            "precisions_",
+            "precisions_cholesky_",
+            "n_components_",
+            "certificate_",
+            "lower_bound_",
+            "n_iter_",
+            "converged_",
+        }
+    )
+    _intervals_of = ({"weights": PROBABILITY, "means": REAL, "covariances": REAL}, "means")
+    _min_samples: ClassVar[int] = 2
+    _allows_missing: ClassVar[bool] = True
+    _row_limit: ClassVar[int] = 20_000
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        covariance_type: str = "full",
+        tol: float = 1e-6,
+        reg_covar: float = 1e-6,
+        max_iter: int = 200,
+        n_init: int = 1,
+        init_params: str = "auto",
+        weights_init: Any = None,
+        means_init: Any = None,
+        precisions_init: Any = None,
+        random_state: RandomState = None,
+        warm_start: bool = False,
+        verbose: int = 0,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.n_init = n_init
+        self.init_params = init_params
+        self.weights_init = weights_init
+        self.means_init = means_init
+        self.precisions_init = precisions_init
+        self.random_state = random_state
+        self.warm_start = warm_start
+        self.verbose = verbose
+        self.n_jobs = n_jobs
+
+    # ------------------------------------------------------------------ fitting
+    def _fit_source(
+        self, source: Source, callback: Callable[[str, int], object] | None = None
+    ) -> Self:
+        if self.warm_start and "weights_" in self.__dict__:
+            self._last: GivenParts = GivenParts(*self._state_parts())
+        callback = callback or (_print_pass if self.verbose else None)
+        try:
+            return super()._fit_source(source, callback)
+        finally:
+            self.__dict__.pop("_last", None)
+
+    def _model(self) -> GaussianModel:
+        given = read_given(
+            self.n_components,
+            self.n_features_in_,
+            self.covariance_type,
+            self.weights_init,
+            self.means_init,
+            self.precisions_init,
+        )
+        last: GivenParts | None = self.__dict__.get("_last")
+        if last is not None and np.shape(last.means) == (self.n_components, self.n_features_in_):
+            given = last
+        return GaussianModel(
+            int(self.n_components),
+            self.covariance_type,
+            float(self.reg_covar),
+            self.n_features_in_,
+            self.init_params,
+            int(self.n_init),
+            given,
+            self._row_limit,
+            tuple(map(str, getattr(self, "feature_names_in_", ()))),
+        )
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        assert answer.state is not None
+        outer = frame["family"].outside(answer.state)
+        found = self._parameters_of(outer)
+        evidence = answer.evidence
+        count, width = len(outer.weights), len(outer.means[0])
+        matrices = as_matrices(self.covariance_type, outer.covariances, count, width)
+        certificate = GaussianMixtureCertificate(
+            n_components=count,
+            n_features=width,
+            method=f"{answer.start} + EM",
+            off_diagonal=getattr(evidence["found"], "off_diagonal", float("nan")),
+            condition=getattr(evidence["found"], "condition", float("nan")),
+            gap=getattr(evidence["found"], "gap", float("nan")),
+            separation=mahalanobis_separation(outer.means, matrices),
+            n_moves=answer.n_moves,
+            constant_features=evidence["constant"],
+            covariance_type=self.covariance_type,
+            rows_per_feature=evidence["rows_per_feature"],
+            collapsed=evidence["collapsed"],
+            missing=evidence["missing"],
+            n_patterns=evidence["n_patterns"],
+            converged=answer.converged,
+        )
+        return {
+            **found,
+            "lower_bound_": answer.log_likelihood,
+            "n_iter_": answer.n_iter,
+            "converged_": answer.converged,
+            "certificate_": certificate,
+        }
+
+    def _parameters_of(self, state: MixtureState) -> dict[str, Any]:
+        """The attributes of a state in the features, components in their fixed order."""
+        if not np.isfinite(state.covariances).all():
+            raise InvalidInputError(
+                "the covariances of X are no finite numbers: give X in a larger unit"
+            )
+        order = component_order(state.weights, state.means)
+        kind, kept = self.covariance_type, self._dtype
+        covariances = state.covariances if kind == TIED else state.covariances[order]
+        if kind in (FULL, TIED):
+            roots = inverse_factors(cholesky(covariances))
+            precisions = roots @ np.swapaxes(roots, -1, -2)
+        else:
+            roots, precisions = 1 / np.sqrt(covariances), 1 / covariances
+        return {
+            "weights_": state.weights[order].astype(kept),
+            "means_": np.ascontiguousarray(state.means[order], dtype=kept),
+            "covariances_": covariances.astype(kept),
+            "precisions_": precisions.astype(kept),
+            "precisions_cholesky_": roots.astype(kept),
+            "n_components_": len(order),
+        }
+
+    # ------------------------------------------------------------------ inference
+    def impute(self, X: object) -> Array:
+        """Samples (n, d) whose unobserved entries (NaN) are replaced by their expectation.
+
+        E[x_m | x_o] under the mixture; observed entries stay as they are.
+        """
+        array, samples = self._read_new(X)
+        family, state = self._fitted_family(missing=True)
+        return in_library_of(family.impute(state, samples), array)
+
+    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Any, Any]:
+        """Samples (n, d) drawn from the mixture and the component (n,) of each.
+
+        In the order of the components, as scikit-learn's.
+
+        Parameters
+        ----------
+        n_samples : int
+        random_state : seed; by default that of the estimator
+        """
+        check_is_fitted(self)
+        n_samples = check_positive_int(n_samples, "n_samples")
+        rng = generator(self.random_state if random_state is None else random_state)
+        family, state = self._fitted_family()
+        rows, labels = family.sample(state, n_samples, rng)
+        return rows.astype(self.means_.dtype), labels
+
+    def to_sklearn(self) -> Any:
+        """A fitted scikit-learn GaussianMixture with these parameters."""
+        from sklearn.mixture import GaussianMixture as Peer
+
+        check_is_fitted(self)
+        peer = Peer(
+            self.n_components_,
+            covariance_type=self.covariance_type,
+            reg_covar=self.reg_covar,
+            random_state=self.random_state,
+        )
+        for name in sorted(self._fitted_names - {"n_components_", "certificate_"}):
+            setattr(peer, name, getattr(self, name))
+        peer.n_features_in_ = self.n_features_in_
+        return peer
+
+    @classmethod
+    def from_sklearn(cls, peer: Any, **parameters: Any) -> Self:
+        """A mixture with the parameters of a fitted scikit-learn GaussianMixture.
+
+        Parameters
+        ----------
+        peer : GaussianMixture
+        parameters : of this class, n_components and covariance_type excepted
+        """
+        if getattr(peer, "covariance_type", None) not in COVARIANCE_TYPES:
+            raise InvalidInputError(f"peer must be a GaussianMixture, got {peer!r}")
+        check_is_fitted(peer)
+        model: Self = cls(peer.n_components, covariance_type=peer.covariance_type, **parameters)
+        model._check_parameters()
+        model.n_features_in_ = peer.means_.shape[1]
+        if hasattr(peer, "feature_names_in_"):
+            model.feature_names_in_ = peer.feature_names_in_
+        model._dtype = peer.means_.dtype
+        state = MixtureState(peer.weights_, peer.means_, peer.covariances_)
+        for name, value in model._parameters_of(state).items():
+            setattr(model, name, value)
+        for name in ("lower_bound_", "n_iter_", "converged_"):
+            setattr(model, name, getattr(peer, name))
+        return model
+
+    def _state_parts(self) -> tuple[Any, Any, Any]:
+        check_is_fitted(self)
+        weights = np.asarray(self.weights_, dtype=np.float64)
+        covariances = getattr(self, "covariances_", None)
+        if covariances is None:
+            covariances = covariances_of(self.covariance_type, self.precisions_)
+        parts = weights / weights.sum(), self.means_, covariances
+        return tuple(np.asarray(part, dtype=np.float64) for part in parts)  # type: ignore[return-value]
+
+    def _fitted_family(self, missing: bool = False) -> tuple[GaussianFamily, MixtureState]:
+        """The family in which the fitted parameters are standardized, and they in it."""
+        outer = MixtureState(*self._state_parts())
+        mean = outer.weights @ outer.means
+        gaps = outer.means - mean
+        between = (gaps.T * outer.weights) @ gaps
+        kind, width = self.covariance_type, outer.means.shape[1]
+        if kind == FULL:
+            within = np.tensordot(outer.weights, outer.covariances, axes=1)
+        elif kind == TIED:
+            within = outer.covariances
+        elif kind == DIAG:
+            within = np.diag(outer.weights @ outer.covariances)
+        else:
+            within = np.eye(width) * (outer.weights @ outer.covariances)
+        family = GaussianFamily.of(
+            kind, mean, within + between, 0.0, missing=missing, count=len(outer.weights)
+        )
+        return family, family.inside(outer)
+
+    def _joint_logs(self, X: object) -> tuple[Array, Any]:
+        array, samples = self._read_new(X)
+        family, state = self._fitted_family(missing=bool(np.isnan(samples).any()))
+        units = Batch((samples,), np.ones(len(samples)), np.arange(len(samples), dtype=np.uint64))
+        logs = LocalEngine(self._n_jobs()).map(
+            Source.of(Kind.ROWS, units), lambda b: family.log_density(state, family.prepare(b))
+        )
+        return array, np.concatenate(list(logs))
+
+    def _n_parameters(self) -> int:
+        count, width = int(self.n_components_), int(self.n_features_in_)
+        free = {
+            FULL: count * width * (width + 1) // 2,
+            TIED: width * (width + 1) // 2,
+            DIAG: count * width,
+            SPHERICAL: count,
+        }
+        return count - 1 + count * width + free[self.covariance_type]
+
+
+def _print_pass(name: str, number: int) -> None:
+    print(f"pass {number}: {name}")

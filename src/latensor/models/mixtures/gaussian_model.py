@@ -1,0 +1,303 @@
+"""Gaussian mixtures with four shapes of covariance as a model: coordinates, starts, evidence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.estimation.base import component_order
+from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.mixtures.gaussian_starts import (
+    GivenParts,
+    imputed_starts,
+    read_off_tied,
+    simple_start,
+)
+from latensor.models.mixtures.spherical_read_off import identified, read_off, spectrum
+from latensor.moments.batch import Batch
+from latensor.moments.observed import ObservedSums, observed_centre
+from latensor.moments.row_sums import ThirdPowerSums
+from latensor.moments.rows import RowSample
+from latensor.moments.second import Covariance
+from latensor.moments.sums import Folded, Joint
+from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
+from latensor.refinement.mixture_search import collapsed, search, starts_of
+from latensor.refinement.mixture_starts import Coordinates
+
+# Rows on which starts are compared: enough for components of a tenth of the average weight.
+_FEWEST_ROWS = 4000
+_ROWS_PER_COMPONENT_AND_FEATURE = 60
+# Three moments of spherical clusters lead to the right optimum of full covariances for d >= 2 k
+# (60 of 62 data sets), and to no better one than other starts below (24 of 48).
+_FEATURES_PER_COMPONENT = 2
+# The third central moment of means in a common covariance is unique from five components on.
+_FEWEST_TIED = 5
+# Above, one other start beside the moments is not enough.
+_DOUBTFUL_OFF_DIAGONAL = 0.15
+# Numbers in the sample on which EM runs: 128 MB.
+_SAMPLE_ENTRIES = 2**24
+
+
+@dataclass(frozen=True)
+class GaussianModel(Model[MixtureState]):
+    """The settings of a Gaussian mixture.
+
+    Attributes
+    ----------
+    n_components : int
+    covariance_type : "full", "tied", "diag" or "spherical"
+    reg_covar : float
+    n_features : int
+    init_params : str, which starts are tried
+    n_init : int, how many searches
+    given : starting values that replace those of the starts
+    sample_limit : int, rows on which EM runs in memory
+    names : of the features, empty where they have none
+    """
+
+    n_components: int
+    covariance_type: str
+    reg_covar: float
+    n_features: int
+    init_params: str
+    n_init: int
+    given: GivenParts
+    sample_limit: int
+    names: tuple[str, ...] = ()
+    pilot_size: ClassVar[int] = 20_000
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        origin = observed_centre(run.source.head())
+        summed = run.fold("covariance", ObservedSums(origin))
+        self._check_columns(summed.observed)
+        known = summed.finalize()
+        self._check(known)
+        count, missing = self.n_components, summed.n_missing > 0
+        family = GaussianFamily.of(
+            self.covariance_type,
+            known.mean,
+            known.covariance,
+            self.reg_covar,
+            missing=missing or streaming,
+            count=count,
+            n_rows=known.count,
+        )
+        values = {
+            "origin": origin,
+            "count": count,
+            "family": family,
+            "missing": missing,
+            "weight": known.weight,
+            "basis": None if streaming or missing else self._basis(known),
+        }
+        return Frame(values, {"observed": summed}, float(known.count))
+
+    def _check_columns(self, observed: Array) -> None:
+        empty = np.flatnonzero(observed <= 0)
+        if len(empty):
+            first = int(empty[0])
+            named = f" ({self.names[first]!r})" if self.names else ""
+            raise InvalidInputError(
+                f"column {first}{named} of X holds NaN only: leave out the {len(empty)} such "
+                "column(s)"
+            )
+
+    def _check(self, known: Covariance) -> None:
+        count = self.n_components
+        if count > known.count:
+            raise InvalidInputError(
+                f"n_components={count} exceeds the n_samples={known.count} given: lower "
+                "n_components or give more samples"
+            )
+        if not np.isfinite(known.covariance).all():
+            raise InvalidInputError("the second moment of X overflows: give X in a larger unit")
+
+    def _basis(self, known: Covariance) -> Array | None:
+        """Directions along which the third moment is taken, None where it tells nothing."""
+        count, width = self.n_components, self.n_features
+        if count == 1 or self.given or self.init_params not in ("auto", "moments"):
+            return None
+        if self.covariance_type == TIED:
+            if count < _FEWEST_TIED or (self.init_params == "auto" and width < count - 1):
+                return None
+            return np.eye(width) if width <= 32 else None
+        if self.init_params == "auto" and width < _FEATURES_PER_COMPONENT * count:
+            return None
+        if not identified(count, width, False):
+            return None
+        return np.ascontiguousarray(spectrum(known.covariance)[1][:, : count - 1])
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        wanted: dict[str, Folded] = {"observed": ObservedSums(frame["origin"])}
+        if frame["basis"] is not None:
+            wanted["third"] = ThirdPowerSums(frame["origin"], frame["basis"])
+        return wanted
+
+    def read_off(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator
+    ) -> Answer[MixtureState]:
+        known: Covariance = moments["observed"].finalize()
+        constant = tuple(int(i) for i in np.flatnonzero(np.diag(known.covariance) <= 0))
+        evidence: dict[str, Any] = {"found": None, "constant": constant}
+        if self.n_components == 1 and not frame["missing"]:
+            return Answer(self._single(frame["family"], known), evidence, start="moments")
+        if "third" not in moments:
+            return Answer(None, evidence, doubtful=True)
+        third = moments["third"].central(known)
+        if self.covariance_type == TIED:
+            state = read_off_tied(third, self.n_components, rng)
+            inner = None if state is None else frame["family"].inside(state)
+            return Answer(inner, evidence, doubtful=True)
+        found = read_off(third, self.n_components, False, rng)
+        variances = np.maximum(found.state.variances, max(self.reg_covar, 1e-280))
+        state = MixtureState(found.state.weights, found.state.means, self._spherical(variances))
+        evidence["found"] = found
+        return Answer(frame["family"].inside(state), evidence, doubtful=True)
+
+    def _single(self, family: GaussianFamily, known: Covariance) -> MixtureState:
+        """The one Gaussian of a mean and a covariance."""
+        kind, width = self.covariance_type, self.n_features
+        matrix = known.covariance + self.reg_covar * np.eye(width)
+        variances = np.diag(matrix)
+        shapes = {
+            FULL: matrix[None],
+            TIED: matrix,
+            DIAG: variances[None],
+            SPHERICAL: np.array([variances.mean()]),
+        }
+        inner = family.inside(MixtureState(np.ones(1), known.mean[None], shapes[kind]))
+        # Rounding of a feature that does not vary, where reg_covar is 0.
+        least = np.finfo(float).eps * family.floor
+        return MixtureState(inner.weights, inner.means, inner.covariances + least)
+
+    def _spherical(self, variances: Array) -> Array:
+        """Spherical variances (k,) in the shape of the family."""
+        width = self.n_features
+        if self.covariance_type == SPHERICAL:
+            return variances
+        if self.covariance_type == FULL:
+            return variances[:, None, None] * np.eye(width)
+        return np.repeat(variances[:, None], width, axis=1)
+
+    def check_moments(self, frame: Frame, answer: Answer[MixtureState]) -> None:
+        raise NotIdentifiableError("a Gaussian mixture is fitted by likelihood")
+
+    def family(self, frame: Frame) -> GaussianFamily:
+        family: GaussianFamily = frame["family"]
+        return family
+
+    def sample_size(self, frame: Frame) -> int:
+        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+
+    def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
+        count, family = self.n_components, self.family(frame)
+        sample = self._distinct(search_.sample)
+        if self.given.is_whole:
+            return Start(self.given.applied(family, None), "given")
+        if frame["missing"]:
+            sample = sample.take(np.flatnonzero(~np.isnan(sample.rows).all(axis=1)))
+        best: Start[MixtureState] | None = None
+        reached = -np.inf
+        n_searches = 1 if self.given and self.n_init == 1 else self.n_init
+        for _ in range(n_searches):
+            found = self._one_search(frame, search_, sample, count)
+            if best is None or found[1] > reached:
+                best, reached = found
+        assert best is not None
+        return best
+
+    def _one_search(
+        self, frame: Frame, search_: Search[MixtureState], sample: Batch, count: int
+    ) -> tuple[Start[MixtureState], float]:
+        family, rng = self.family(frame), search_.rng
+        points = family.prepare(sample)
+        missing = bool(np.isnan(sample.rows).any())
+        if self.given or self.init_params not in ("auto", "moments"):
+            name, state = simple_start(family, sample, self.init_params, count, self.given, rng)
+            if self.n_init == 1:
+                return Start(state, name), 0.0
+            found = search(family, points, {name: state}, move=False)
+            return Start(found.state, name), found.log_likelihood
+        known = {} if search_.state is None else {"moments": search_.state}
+        if self.init_params == "moments":
+            if search_.state is None:
+                raise NotIdentifiableError(self._why_no_moments(missing))
+            return Start(search_.state), 0.0
+        if missing:
+            starts = imputed_starts(family, sample, count, rng)
+            found = search(family, points, starts, move=False)
+        else:
+            coordinates = Coordinates.of(family, sample, points)
+            starts = starts_of(
+                family, coordinates, count, rng, known, few=self._trusted(frame, search_)
+            )
+            found = search(family, points, starts)
+        return Start(found.state, found.start, found.n_moves), found.log_likelihood
+
+    def _trusted(self, frame: Frame, search_: Search[MixtureState]) -> bool:
+        return search_.state is not None and self.covariance_type != TIED
+
+    def _why_no_moments(self, missing: bool) -> str:
+        reason = (
+            "moments do not see unobserved entries"
+            if missing
+            else "tied covariances need five components and at most 32 features"
+            if self.covariance_type == TIED
+            else f"three moments determine at most {self.n_features} components"
+        )
+        return (
+            f"init_params='moments' gives no start for n_components={self.n_components} in "
+            f"{self.n_features} features: {reason}; use init_params='auto'"
+        )
+
+    def _distinct(self, sample: Batch) -> Batch:
+        """A part of the sample, equal rows as one of their weight, however data are repeated."""
+        limit = max(
+            _FEWEST_ROWS,
+            _ROWS_PER_COMPONENT_AND_FEATURE * self.n_components * (self.n_features + 2),
+        )
+        few = RowSample(limit).update(sample.rows, sample.weights)
+        if len(few.samples) < self.n_components:
+            raise InvalidInputError(
+                f"n_components={self.n_components} exceeds the {len(few.samples)} distinct samples "
+                f"of {few.count}: lower n_components or give more samples"
+            )
+        keys = np.arange(len(few.samples), dtype=np.uint64)
+        return Batch((few.samples,), few.weights, keys)
+
+    def order(self, frame: Frame, state: MixtureState) -> Array:
+        outer = self.family(frame).outside(state)
+        order: Array = component_order(outer.weights, outer.means)
+        return order
+
+    def permuted(self, state: MixtureState, order: Array) -> MixtureState:
+        tied = self.covariance_type == TIED
+        covariances = state.covariances if tied else state.covariances[order]
+        return MixtureState(state.weights[order], state.means[order], covariances)
+
+    def parameters(self, frame: Frame, state: MixtureState) -> dict[str, Array]:
+        outer = self.family(frame).outside(state)
+        return {"weights": outer.weights, "means": outer.means, "covariances": outer.covariances}
+
+    def evidence(
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
+    ) -> dict[str, Any]:
+        assert answer.state is not None
+        assert answer.statistics is not None
+        weight = answer.statistics.weight
+        rows = search_.sample.rows
+        missing = np.isnan(rows)
+        patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
+        return {
+            "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
+            "collapsed": int(collapsed(self.family(frame), answer.state, weight).sum()),
+            "missing": float(missing.mean()),
+            "n_patterns": patterns,
+        }
