@@ -21,6 +21,8 @@ _HOMES = {
     "decomposition": (
         "Decomposition",
         "decompose",
+        "parafac2",
+        "tensor_train",
         "tucker",
     ),
     "diagnostics": (
@@ -58,8 +60,10 @@ _HOMES = {
         "Contractible",
         "KruskalRank",
         "MomentTensor",
+        "Parafac2Tensor",
         "SparseTensor",
         "SpectralNorm",
+        "TensorTrain",
         "TuckerTensor",
         "asymmetry",
         "fiber",

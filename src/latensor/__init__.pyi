@@ -17,6 +17,8 @@ from latensor.arrays import pseudo_inverse as pseudo_inverse
 from latensor.arrays import truncated_svd as truncated_svd
 from latensor.decomposition import Decomposition as Decomposition
 from latensor.decomposition import decompose as decompose
+from latensor.decomposition import parafac2 as parafac2
+from latensor.decomposition import tensor_train as tensor_train
 from latensor.decomposition import tucker as tucker
 from latensor.diagnostics import certify as certify
 from latensor.diagnostics import match as match
@@ -43,8 +45,10 @@ from latensor.tensors import Contractible as Contractible
 from latensor.tensors import CPTensor as CPTensor
 from latensor.tensors import KruskalRank as KruskalRank
 from latensor.tensors import MomentTensor as MomentTensor
+from latensor.tensors import Parafac2Tensor as Parafac2Tensor
 from latensor.tensors import SparseTensor as SparseTensor
 from latensor.tensors import SpectralNorm as SpectralNorm
+from latensor.tensors import TensorTrain as TensorTrain
 from latensor.tensors import TuckerTensor as TuckerTensor
 from latensor.tensors import asymmetry as asymmetry
 from latensor.tensors import fiber as fiber

@@ -16,7 +16,9 @@ from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectr
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Progress
+from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
 from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.tensor_train import tensor_train
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
 
 # Where the modules of public names stood before they had folders.
@@ -41,6 +43,7 @@ __all__ = [
     "GaussNewton",
     "JointDecomposition",
     "JointDiagonalization",
+    "Parafac2Decomposition",
     "PowerMethod",
     "Progress",
     "SharedFactor",
@@ -50,5 +53,7 @@ __all__ = [
     "SymmetricSpectral",
     "TuckerDecomposition",
     "decompose",
+    "parafac2",
+    "tensor_train",
     "tucker",
 ]

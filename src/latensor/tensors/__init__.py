@@ -27,7 +27,9 @@ from latensor.tensors.interoperability import from_pyttb, from_tensorly
 from latensor.tensors.kruskal import KruskalRank, kruskal_rank
 from latensor.tensors.moment import MomentTensor
 from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
+from latensor.tensors.parafac2 import Parafac2Tensor
 from latensor.tensors.sparse import SparseTensor
+from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tns import read_tns, write_tns
 from latensor.tensors.tucker import TuckerTensor
 
@@ -38,9 +40,11 @@ __all__ = [
     "DirectSweep",
     "KruskalRank",
     "MomentTensor",
+    "Parafac2Tensor",
     "SparseTensor",
     "SpectralNorm",
     "Sweep",
+    "TensorTrain",
     "TuckerTensor",
     "as_contractible",
     "asymmetry",

@@ -29,6 +29,7 @@ from latensor.tensors.contractible import Sweep
 from latensor.tensors.conversion import as_contractible, require_dense
 from latensor.tensors.dense import DenseTensor, frobenius
 from latensor.tensors.factored import FactoredTensor
+from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tucker import TuckerTensor
 
 Order = Literal["C", "F"]
@@ -245,6 +246,8 @@ def _inner(xp: Namespace, left: Any, right: Any) -> Any:
         return _inner_with_core(xp, left, right)
     if isinstance(right, TuckerTensor):
         return _conjugate(xp, _inner_with_core(xp, right, left))
+    if isinstance(right, TensorTrain) and not isinstance(left, TensorTrain):
+        return _conjugate(xp, right.inner(left))  # a sparse tensor does not know trains
     if hasattr(left, "inner"):
         return left.inner(right.array if isinstance(right, DenseTensor) else right)
     if hasattr(right, "inner"):

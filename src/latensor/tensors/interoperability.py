@@ -13,21 +13,30 @@ import numpy as np
 from latensor.arrays import to_host
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
+from latensor.tensors.parafac2 import Parafac2Tensor
+from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tucker import TuckerTensor
 
 
-def from_tensorly(value: Any) -> CPTensor | TuckerTensor:
-    """A TensorLy `CPTensor` or `TuckerTensor`, or a (weights, factors) or (core, factors) pair.
+def from_tensorly(value: Any) -> CPTensor | TuckerTensor | TensorTrain | Parafac2Tensor:
+    """A TensorLy `CPTensor`, `TuckerTensor`, `TTTensor` or `Parafac2Tensor`, or a pair.
 
-    In a pair, the first item tells the form: None or a vector is the weights of a CP tensor, an
-    array with one mode per factor is the core of a Tucker tensor.
+    In a pair, (weights, factors) or (core, factors), the first item tells the form: None or a
+    vector is the weights of a CP tensor, an array with one mode per factor is the core of a Tucker
+    tensor.
     """
+    if type(value).__name__ == "TTTensor":
+        return TensorTrain(tuple(value.factors))
+    if type(value).__name__ == "Parafac2Tensor":
+        weights, factors, projections = value
+        return Parafac2Tensor(weights, tuple(factors), tuple(projections))
     try:
         head, factors = value
         factors = list(factors)
     except (TypeError, ValueError):
         raise InvalidInputError(
-            f"expected a TensorLy CPTensor, TuckerTensor or pair, got {type(value).__name__}"
+            "expected a TensorLy CPTensor, TuckerTensor, TTTensor, Parafac2Tensor or pair, got "
+            f"{type(value).__name__}"
         ) from None
     order = getattr(head, "ndim", None)
     if head is None or (order == 1 and not _is_tucker(value)):

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
-from latensor.arrays.checks import refuse_nonfinite
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import Status
@@ -22,7 +21,7 @@ from latensor.decomposition.tucker.orthogonal import (
     Truncation,
     all_orthogonal,
     expanded,
-    squared_norm,
+    rescaled,
 )
 from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
 from latensor.tensors.contractible import Contractible
@@ -173,7 +172,7 @@ def tucker(
     given = None if init is None else read_init(init, data, rule, nonnegative)
     xp, rng = resolve(tensor=data.reference)[0], generator(random_state)
     exact = None if nonnegative else orthonormal_form(xp, data, rule.ranks)
-    source, energy, scale = _scaled(xp, data if exact is None else DenseTensor(exact.core))
+    source, energy, scale = rescaled(xp, data if exact is None else DenseTensor(exact.core))
     if energy == 0.0:
         return _finish(_zero(xp, data, rule), 0.0, Status.CONVERGED, Monitor(0.0))
     if nonnegative:
@@ -201,27 +200,6 @@ def _finish(
 ) -> TuckerDecomposition:
     history = np.array(monitor.history)
     return TuckerDecomposition(form, residual, len(history), status, history)
-
-
-def _scaled(xp: Namespace, tensor: Contractible) -> tuple[Contractible, float, float]:
-    """The tensor in a range where squares keep their digits, its squared norm, and its scale."""
-    if not isinstance(tensor, DenseTensor):
-        return tensor, float(tensor.norm()) ** 2, 1.0
-    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-        energy = squared_norm(xp, tensor.array)
-    if not np.isfinite(energy):
-        refuse_nonfinite(tensor.array, "tensor")
-    # Squares are summed in the precision of the array: its exponents bound what they may be.
-    limit = float(xp.finfo(tensor.array.dtype).max) ** 0.25
-    if 1.0 / limit < energy**0.5 < limit:
-        return tensor, energy, 1.0
-    largest = float(xp.max(xp.abs(tensor.array)))
-    if largest == 0.0:
-        return tensor, 0.0, 1.0
-    # A power of two, so that scaling changes no digit.
-    scale = 2.0 ** int(np.frexp(largest)[1])
-    small = DenseTensor(tensor.array / scale)
-    return small, squared_norm(xp, small.array), scale
 
 
 def _zero(xp: Namespace, data: Contractible, rule: Truncation) -> TuckerTensor:

@@ -22,6 +22,7 @@ from latensor.arrays import (
     standard_normal,
     to_host,
 )
+from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
 from latensor.decomposition.optimize.problem import squared_norm as host_squared_norm
@@ -84,6 +85,27 @@ class Subspaces:
 def squared_norm(xp: Namespace, array: Array) -> float:
     """The squared Frobenius norm of a dense array, in double precision where NumPy has it."""
     return host_squared_norm(array) if is_numpy(array) else float(frobenius(xp, array)) ** 2
+
+
+def rescaled(xp: Namespace, tensor: Contractible) -> tuple[Contractible, float, float]:
+    """The tensor in a range where squares keep their digits, its squared norm, and its scale."""
+    if not isinstance(tensor, DenseTensor):
+        return tensor, float(tensor.norm()) ** 2, 1.0
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        energy = squared_norm(xp, tensor.array)
+    if not np.isfinite(energy):
+        refuse_nonfinite(tensor.array, "tensor")
+    # Squares are summed in the precision of the array: its exponents bound what they may be.
+    limit = float(xp.finfo(tensor.array.dtype).max) ** 0.25
+    if 1.0 / limit < energy**0.5 < limit:
+        return tensor, energy, 1.0
+    largest = float(xp.max(xp.abs(tensor.array)))
+    if largest == 0.0:
+        return tensor, 0.0, 1.0
+    # A power of two, so that scaling changes no digit.
+    scale = 2.0 ** int(np.frexp(largest)[1])
+    small = DenseTensor(tensor.array / scale)
+    return small, squared_norm(xp, small.array), scale
 
 
 def truncate(
