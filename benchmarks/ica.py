@@ -29,7 +29,7 @@ from benchmarks.gathered import Gathered, Run, command, median, number
 from latensor.datasets.mixtures import MixtureSample
 from latensor.datasets.sources_mixed import ICASample, make_ica, make_pearson
 from latensor.models.ica import ICA
-from latensor.models.pearson import PearsonMixture
+from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.refinement.ica import polish
 
 BOTH = ("laplace", "uniform")

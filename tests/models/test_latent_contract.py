@@ -122,7 +122,7 @@ CASES = {
 }
 every = pytest.mark.parametrize("name", CASES)
 # Models on the one fit.
-FOLDED = ("spherical", "diagonal", "product")
+FOLDED = ("spherical", "diagonal", "product", "pearson")
 
 
 def gap(case, one, other):

@@ -149,6 +149,12 @@ class Model(Generic[State]):
         """Parameters from moments."""
         raise NotImplementedError(f"{type(self).__name__} must read its parameters off")
 
+    def read_near(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator, state: State
+    ) -> Answer[State]:
+        """Parameters from resampled moments: the answer that corresponds to `state`."""
+        return self.read_off(frame, moments, rng)
+
     def family(self, frame: Frame) -> Family[State] | None:
         """The likelihood that refinement raises; None where there is none."""
         return None

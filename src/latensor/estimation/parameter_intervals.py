@@ -112,7 +112,7 @@ def resample(
     order = model.order(frame, answer.state)
     center = model.parameters(frame, model.permuted(answer.state, order))
     if answer.statistics is None:
-        drawn = _by_moments(run, model, frame, settings, center, match_by)
+        drawn = _by_moments(run, model, frame, settings, answer.state, center, match_by)
     else:
         drawn = [
             model.parameters(frame, model.permuted(state, order))
@@ -131,6 +131,7 @@ def _by_moments(
     model: Model[Any],
     frame: Frame,
     settings: Bootstrap,
+    state: Any,
     center: Mapping[str, Array],
     match_by: str,
 ) -> list[Mapping[str, Array]]:
@@ -140,7 +141,7 @@ def _by_moments(
     drawn: list[Mapping[str, Array]] = []
     every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
     for number, counts in enumerate(every):
-        found = model.read_off(frame, grouped.resampled(counts), run.rng("read off"))
+        found = model.read_near(frame, grouped.resampled(counts), run.rng("read off"), state)
         if found.state is None:
             if number == 0:
                 break

@@ -8,10 +8,10 @@ from latensor.models.matrices.cca import CCA
 from latensor.models.matrices.pca import PCA
 from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
 from latensor.models.mixtures.gaussian import GaussianMixture
+from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.multi_view_mixture import MultiViewMixture
-from latensor.models.pearson import PearsonMixture
 from latensor.models.single_topic import SingleTopic
 
 __all__ = [

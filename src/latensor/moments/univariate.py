@@ -1,18 +1,20 @@
-"""The first moments of a stream of numbers, around their own mean, in constant memory.
+"""The first six moments of numbers as plain sums of powers.
 
-Sums of powers around one mean are brought to another by the binomial theorem, which is exact:
-a stream, a split and a merge agree to rounding.
+Sums of powers around one centre are brought to the mean by the binomial theorem, which is exact;
+in units near their standard deviation no power overflows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import comb
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
-from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.batches import refuse_overflow
+from latensor.moments.sums import Sums
 
 ORDER = 6
 
@@ -26,82 +28,54 @@ class SixMoments:
     count : int
     weight : float
     mean : float
-    central : (7,), the expectation of (x - mean)^p for p = 0, ..., 6
+    central : (7,), the expectation of ((x - mean) / unit)^p for p = 0, ..., 6
+    unit : float
     """
 
     count: int
     weight: float
     mean: float
     central: Any
+    unit: float = 1.0
 
 
-class SixMomentsAccumulator:
-    """Sums for `SixMoments`; any two can be merged."""
+@dataclass(frozen=True, eq=False)
+class PowerSums(Sums):
+    """Weights times ((x - centre) / unit)^p, p = 0, ..., 6, summed over numbers x.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self._mean = 0.0
-        self._sums: Any = np.zeros(ORDER + 1)
+    Attributes
+    ----------
+    centre, unit : float
+    """
 
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add numbers.
+    centre: float
+    unit: float
 
-        Parameters
-        ----------
-        batch : (n,) or (n, 1) array
-        weights : (n,) array or None; a weight of 2 is the same as giving the number twice
-        """
-        numbers = np.asarray(batch, dtype=np.float64).ravel()
-        shares = np.ones(len(numbers)) if weights is None else np.asarray(weights, dtype=np.float64)
-        weight = float(shares.sum())
-        if weight == 0:
-            self.count += len(numbers)
-            return self
-        mean = float(shares @ numbers) / weight
-        centered = numbers - mean
-        sums, power = np.empty(ORDER + 1), shares
+    def summed(self, batch: Batch) -> dict[str, Any]:
         with np.errstate(over="ignore", invalid="ignore"):
+            standard = (batch.rows[:, 0].astype(np.float64) - self.centre) / self.unit
+            powers, power = np.empty(ORDER + 1), batch.weights
             for order in range(ORDER + 1):
-                sums[order] = power.sum()
-                power = power * centered
-        if not np.isfinite(sums).all():
-            raise InvalidInputError(
-                f"the sixth moment of X overflows (largest magnitude {np.abs(numbers).max():.3g}): "
-                "give the samples in a smaller unit"
-            )
-        self._add(len(numbers), mean, sums)
-        return self
-
-    def merge(self, other: Self) -> Self:
-        """Add the numbers that another accumulator has seen."""
-        if not isinstance(other, SixMomentsAccumulator):
-            raise InvalidInputError(
-                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
-            )
-        self._add(other.count, other._mean, other._sums)
-        return self
-
-    def _add(self, count: int, mean: float, sums: Any) -> None:
-        self.count += count
-        if sums[0] == 0:
-            return
-        weight = self._sums[0] + sums[0]
-        middle = self._mean + (sums[0] / weight) * (mean - self._mean)
-        self._sums = shifted(self._sums, middle - self._mean) + shifted(sums, middle - mean)
-        # By the choice of the middle; what is left is rounding.
-        self._sums[1] = 0.0
-        self._mean = middle
-
-    def spawn(self) -> SixMomentsAccumulator:
-        """An empty accumulator, mergeable with this one."""
-        return SixMomentsAccumulator()
+                powers[order] = power.sum()
+                power = power * standard
+        return {"count": len(batch), "powers": powers}
 
     def finalize(self) -> SixMoments:
-        """Mean and central moments of all numbers so far."""
-        weight = float(self._sums[0])
-        if weight == 0:
-            raise InvalidInputError("no sample has been seen yet: call update with a batch first")
-        return SixMoments(self.count, weight, self._mean, self._sums / weight)
+        sums = self.seen()
+        powers = sums["powers"]
+        refuse_overflow(powers, "sixth")
+        gap = float(powers[1] / powers[0])
+        central = shifted(powers, gap) / powers[0]
+        central[1] = 0.0
+        mean = self.centre + gap * self.unit
+        return SixMoments(int(sums["count"]), float(powers[0]), mean, central, self.unit)
+
+    def recentred(self, centre: float, unit: float) -> PowerSums:
+        """The same sums around another centre, in another unit."""
+        sums = self.seen()
+        moved = shifted(sums["powers"], (centre - self.centre) / self.unit)
+        moved *= (self.unit / unit) ** np.arange(ORDER + 1)
+        return replace(self, centre=centre, unit=unit, sums={**sums, "powers": moved})
 
 
 def shifted(sums: Any, shift: float) -> Any:

@@ -42,7 +42,7 @@ _SAMPLE_ENTRIES = 2**24
 def smallest_variance(reg_covar: float, covariance: Any) -> float:
     """What is added to every variance: `reg_covar`, or rounding where that is zero."""
     total = float(np.trace(covariance)) / len(covariance)
-    return max(float(reg_covar), np.finfo(float).eps * total, 1e-100)
+    return max(float(reg_covar), np.finfo(float).eps * total or 1e-100)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,12 @@
 import numpy as np
 import pytest
 
-from latensor.estimation.pearson_roots import (
-    central_from_sums,
+from latensor.models.mixtures.pearson_roots import (
     mixture_moments,
     sixth_error,
     solve,
 )
-from latensor.moments.univariate import SixMoments, SixMomentsAccumulator
+from latensor.moments.univariate import SixMoments
 
 
 def population(weights, means, variances, weight=1e24):
@@ -70,10 +69,8 @@ def test_every_admissible_root_meets_five_moments():
     assert roots[0].misfit < roots[1].misfit
 
 
-def test_sums_give_the_moments_of_the_accumulator():
-    numbers = np.random.default_rng(0).exponential(size=50)
-    sums = ((numbers - 0.3) ** np.arange(7)[:, None]).sum(axis=1)
-    found = central_from_sums(sums, 0.3)
-    wanted = SixMomentsAccumulator().update(numbers).finalize()
-    assert np.allclose(found.central, wanted.central, rtol=1e-11, atol=1e-12)
-    assert found.mean == pytest.approx(wanted.mean)
+def test_exactly_symmetric_moments_have_roots():
+    half = np.array([0.5, 0.5])
+    moments = population(half, np.array([-2.0, 2.0]), np.ones(2))
+    assert moments.central[3] == 0
+    assert np.abs(np.sort(solve(moments)[0].state.means[:, 0]) - [-2, 2]).max() < 1e-8

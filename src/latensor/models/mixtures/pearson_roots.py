@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.polynomial import polynomial
 
-from latensor.moments.univariate import SixMoments, shifted
+from latensor.moments.univariate import SixMoments
 from latensor.refinement.gaussian import GaussianState
 
 _NEWTON_STEPS = 20
@@ -63,8 +63,7 @@ def solve(moments: SixMoments) -> tuple[Root, ...]:
     Those that meet five moments come first, by how well they meet the sixth; after them what is
     near: the real parts of complex roots, and two Gaussians of equal means.
     """
-    variance = float(moments.central[2])
-    scale = np.sqrt(variance)
+    scale = float(np.sqrt(moments.central[2]))
     standard = moments.central / scale ** np.arange(7)
     found = []
     for weights, means, variances in _candidates(standard):
@@ -73,9 +72,12 @@ def solve(moments: SixMoments) -> tuple[Root, ...]:
     roots: list[Root] = []
     for weights, means, variances in found:
         gaps = _gaps(weights, means, variances, standard)
-        state = GaussianState(weights, moments.mean + scale * means[:, None], variance * variances)
+        deviation = scale * moments.unit
+        state = GaussianState(
+            weights, moments.mean + deviation * means[:, None], deviation**2 * variances
+        )
         root = Root(state, bool(np.abs(gaps[:3]).max() < _MET), float(np.linalg.norm(gaps)))
-        if not any(_same(root, known, scale) for known in roots):
+        if not any(_same(root, known, deviation) for known in roots):
             roots.append(root)
     return tuple(sorted(roots, key=lambda root: (not root.exact, root.misfit)))
 
@@ -103,9 +105,9 @@ def _candidates(standard: Any) -> list[tuple[Any, Any, Any]]:
     upper = np.array([-2 * third**3, 6 * third * fourth, -3 * fifth, -8 * third])
     lower = np.array([4 * third**2, -3 * fourth, 0.0, -2.0])
     level = np.array([-(third**2), 3 * fourth, 0.0, 6.0])
-    ninth = polynomial.polymul(polynomial.polymul(lower, lower), level)
-    ninth[:7] += 2 * polynomial.polymul(upper, upper)
-    ninth[:7] -= 4 * third * polynomial.polymul(upper, lower)
+    ninth = np.convolve(np.convolve(lower, lower), level)
+    ninth[:7] += 2 * np.convolve(upper, upper)
+    ninth[:7] -= 4 * third * np.convolve(upper, lower)
     found = [_equal_means(standard)]
     for root in polynomial.polyroots(ninth):
         # Of two conjugate roots one is enough; noise lifts a double root off the real line.
@@ -196,16 +198,7 @@ def _slopes(weights: Any, means: Any, variances: Any) -> Any:
 def sixth_error(root: Root, moments: SixMoments) -> float:
     """How far the sixth central moment is from the mixture's, in standard errors."""
     state = root.state
-    means = state.means[:, 0] - moments.mean
-    model = mixture_moments(state.weights, means, state.variances, 12)
+    means = (state.means[:, 0] - moments.mean) / moments.unit
+    model = mixture_moments(state.weights, means, state.variances / moments.unit**2, 12)
     spread = np.sqrt(max(model[12] - model[6] ** 2, 0.0) / moments.weight)
     return float(abs(moments.central[6] - model[6]) / spread) if spread > 0 else float("inf")
-
-
-def central_from_sums(sums: Any, center: float) -> SixMoments:
-    """Central moments from weighted sums (7,) of powers of x - center."""
-    weight = float(sums[0])
-    gap = float(sums[1]) / weight
-    central = shifted(sums, gap) / weight
-    central[1] = 0.0
-    return SixMoments(round(weight), weight, center + gap, central)
