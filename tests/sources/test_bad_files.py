@@ -111,6 +111,10 @@ BAD = [
     ('id,text\n1,"a\nb"\n2,"c\nd\n', "a.csv", {}, "line 4 .* begins a record that is not well"),
     ('id,text\n1,"a" b\n', "a.csv", {}, "line 2 .* begins a record that is not well formed"),
     ("\n\n", "a.csv", {}, "is blank"),
+    ("id,text\r1,a\r", "a.csv", {}, "carriage returns alone: save it with line feeds"),
+    ("some words\rothers\r", "a.txt", {}, "carriage returns alone"),
+    ("id,te\rxt\n1,a\n", "a.csv", {"text_column": 1}, "line 1 .* not well formed"),
+    ("id,text\n1,a\rb\n", "a.csv", {}, "line 2 .* not well formed .*carriage return"),
     ("text\n", "a.csv", {}, "holds no (documents|words)"),
     # Options
     ("aa\n", "a", {"text_column": "x", "format": "text"}, "text_column='x' has no meaning"),

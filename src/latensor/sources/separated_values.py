@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 from typing import Any
 
 from latensor.exceptions import InvalidInputError
@@ -86,7 +85,7 @@ class SeparatedValuesReader:
         skip = self._has_header
         texts: list[str] = []
         held = 0
-        while records := self._next_records(reader):
+        while records := self._next_records(reader, lines):
             for record in records:
                 if not record:
                     continue
@@ -100,64 +99,143 @@ class SeparatedValuesReader:
                 texts, held = [], 0
         yield Texts(texts, self._file.size)
 
-    def _next_records(self, reader: Any) -> list[list[str]]:
+    def _next_records(self, reader: Any, lines: _Lines) -> list[list[str]]:
         """Some records, well formed but for blank ones; none at the end."""
+        lines.held.clear()
         try:
-            with _long_fields():
-                records = list(islice(reader, _CHUNK_RECORDS))
+            records = list(islice(reader, _CHUNK_RECORDS))
         except csv.Error:
-            raise self._first_fault() from None
+            # The limit of the csv module holds for the whole process: it is not ours to raise.
+            try:
+                records = _parsed(lines, self._delimiter)
+            except csv.Error:
+                raise self._first_fault() from None
         if any(len(record) not in (0, self._n_fields) for record in records):
             raise self._first_fault()
         return records
 
     def _first_fault(self) -> InvalidInputError:
         """What is wrong with the file: a second, slower look at it that knows the lines."""
-        reader = csv.reader(_Lines(self._file), delimiter=self._delimiter, strict=True)
         begin = 1
         try:
-            with _long_fields():
-                for record in reader:
-                    if len(record) not in (0, self._n_fields):
-                        return self._file.error(
-                            begin,
-                            f"has {len(record)} fields where the first line has {self._n_fields}: "
-                            "put texts that hold the separator between quotes",
-                            self._delimiter.join(record),
-                        )
-                    begin = reader.line_num + 1
+            for n_lines, record in _records(_ended_lines(self._file), self._delimiter):
+                if len(record) not in (0, self._n_fields):
+                    return self._file.error(
+                        begin,
+                        f"has {len(record)} fields where the first line has {self._n_fields}: "
+                        "put texts that hold the separator between quotes",
+                        self._delimiter.join(record),
+                    )
+                begin += n_lines
         except csv.Error as error:
             return self._file.error(begin, f"begins a record that is not well formed ({error})")
         return InvalidInputError(f"{self._file.name} has changed while it was read")
 
 
 class _Lines:
-    """The lines of a file with their ends, as the csv module wants them."""
+    """The lines of a file with their ends, as the csv module wants them, in one pass.
+
+    Attributes
+    ----------
+    held : the lines that were given since somebody cleared it
+    bytes_read : int, of the file
+    """
 
     def __init__(self, file: TextFile) -> None:
-        self._file = file
+        self.held: list[str] = []
         self.bytes_read = 0
+        self._given = self._read(file)
 
     def __iter__(self) -> Iterator[str]:
-        for block in self._file.blocks():
-            for line in self._file.lines(block):
-                yield line + "\n"
+        return self._given
+
+    def _read(self, file: TextFile) -> Iterator[str]:
+        for block in file.blocks():
+            for line in file.lines(block):
+                self.held.append(line + "\n")
+                yield self.held[-1]
             self.bytes_read = block.bytes_read
 
 
-@contextmanager
-def _long_fields() -> Iterator[None]:
-    """Let fields be longer than the csv module's limit, which holds for the whole process."""
-    limit = csv.field_size_limit(_LONGEST_FIELD)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
+def _ended_lines(file: TextFile) -> Iterator[str]:
+    return (line + "\n" for block in file.blocks() for line in file.lines(block))
+
+
+def _parsed(lines: _Lines, delimiter: str) -> list[list[str]]:
+    """The records that begin in the lines held, the last of which may need more of them."""
+    held = list(lines.held)
+    records: list[list[str]] = []
+    left = len(held)
+    for n_lines, record in _records(chain(held, lines), delimiter):
+        records.append(record)
+        left -= n_lines
+        if left <= 0:
+            break
+    return records
+
+
+def _records(lines: Iterable[str], delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """Records with the number of their lines, as by the csv module but without its limit.
+
+    It is some ten times slower.
+    """
+    n_lines = size = 0
+    fields: list[str] = []
+    # What a field between quotes holds so far; None outside of quotes.
+    quoted: list[str] | None = None
+    for line in lines:
+        n_lines, at = n_lines + 1, 0
+        if quoted is None and line == "\n":
+            yield n_lines, []
+            n_lines = 0
+            continue
+        while True:
+            if quoted is None and line.startswith('"', at):
+                quoted, size, at = [], 0, at + 1
+            if quoted is None:
+                end = line.find(delimiter, at)
+                end = len(line) - 1 if end < 0 else end
+                if "\r" in line[at:end]:
+                    raise csv.Error("carriage return in a field without quotes")
+                fields.append(line[at:end])
+                at = end
+            else:
+                end = line.find('"', at)
+                quoted.append(line[at:] if end < 0 else line[at:end])
+                size += len(quoted[-1])
+                if size > _LONGEST_FIELD:
+                    raise csv.Error(f"field of more than {_LONGEST_FIELD:,} characters")
+                if end < 0:
+                    break
+                at = end + 1
+                if line.startswith('"', at):
+                    quoted.append('"')
+                    at += 1
+                    continue
+                fields.append("".join(quoted))
+                quoted = None
+            if line.startswith(delimiter, at):
+                at += 1
+            elif at == len(line) - 1:
+                yield n_lines, fields
+                fields, n_lines = [], 0
+                break
+            else:
+                raise csv.Error(f"{delimiter!r} expected after '\"'")
+    if quoted is not None:
+        raise csv.Error("unexpected end of data")
 
 
 def _fields(line: str, delimiter: str) -> list[str]:
-    with _long_fields():
+    """The fields of a line, as well as they can be told if it is not well formed."""
+    try:
         return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:
+        pass
+    try:
+        return next(_records([line + "\n"], delimiter), (0, []))[1]
+    except csv.Error:
+        return line.split(delimiter)
 
 
 def _delimiter(first: str, text_column: object) -> str:

@@ -107,6 +107,10 @@ class TextFile:
         for mark, kind in _FOREIGN.items():
             if block.startswith(mark):
                 raise InvalidInputError(f"{self.name} is {kind}")
+        if b"\r" in block.rstrip() and b"\n" not in block:
+            raise InvalidInputError(
+                f"{self.name} ends its lines by carriage returns alone: save it with line feeds"
+            )
         if b"\0" in block[:4096]:
             raise InvalidInputError(f"{self.name} is not a text file: it holds zero bytes")
 
