@@ -50,6 +50,7 @@ _HOMES = {
         "ProductMixture",
         "SingleTopic",
         "SphericalGaussianMixture",
+        "load",
     ),
     "moments": (),
     "plots": (),

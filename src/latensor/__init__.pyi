@@ -40,6 +40,7 @@ from latensor.models import PearsonMixture as PearsonMixture
 from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic
 from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
+from latensor.models import load as load
 from latensor.sources import read_documents as read_documents
 from latensor.tensors import Contractible as Contractible
 from latensor.tensors import CPTensor as CPTensor

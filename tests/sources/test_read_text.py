@@ -165,7 +165,9 @@ def test_text_longer_than_a_block_or_a_csv_field(tmp_path, monkeypatch):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.text('a",;\n', max_size=8), max_size=6).map(lambda parts: ",".join(parts) + "\n"))
+@given(
+    st.lists(st.text('a",;\n', max_size=8), max_size=6).map(lambda parts: ",".join(parts) + "\n")
+)
 def test_records_are_those_of_the_csv_module(text):
     def parsed(reader):
         try:

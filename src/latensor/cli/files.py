@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -12,14 +10,13 @@ from typing import Any
 import numpy as np
 
 import latensor as lt
+from latensor.array_files import ArrayArchive, damage_explained, is_archive, read_npy
 from latensor.exceptions import InvalidInputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _KNOWN = ".npy, .npz, .tns, .tns.gz or an image (.png, .jpg, .bmp, .gif, .tif, .webp)"
 # Modes of Pillow whose pixels are single numbers, of 8, 16 or 32 bits.
 _GREY = ("L", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
-# What NumPy, zipfile and zlib raise at files that are not what their name says, or are cut short.
-_DAMAGED = (ValueError, EOFError, KeyError, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -90,10 +87,9 @@ def read_input(
     elif kind == ".npz":
         tensor, array = _from_archive(path, array, leave_out=mask or missing)
     elif kind == ".npy":
-        tensor = _load(path)
-        if isinstance(tensor, np.lib.npyio.NpzFile):
-            tensor.close()
+        if is_archive(path):
             raise InvalidInputError(f"{path} holds an archive of arrays: name it .npz")
+        tensor = read_npy(path)
     else:
         tensor = _from_image(path)
     if not isinstance(tensor, lt.SparseTensor):
@@ -125,34 +121,15 @@ def _checked(array: Any, name: str) -> Any:
     return array
 
 
-def _load(path: Path) -> Any:
-    """The content of an .npy file (an array) or of an .npz file (an archive, to be closed)."""
-    try:
-        return np.load(path, allow_pickle=False)
-    except _DAMAGED as error:
-        raise InvalidInputError(_damage(path, error)) from error
-
-
-def _damage(path: Path, error: BaseException) -> str:
-    if "allow_pickle" in str(error):
-        if "Object arrays" in str(error):
-            return f"{path} holds Python objects: expected an array of numbers"
-        return f"{path} is not a NumPy file, whatever its name says"
-    return f"{path} is damaged or truncated: {error or type(error).__name__}"
-
-
 def _from_archive(path: Path, name: str | None, leave_out: str | None) -> tuple[Any, str | None]:
-    archive = _load(path)
-    if not isinstance(archive, np.lib.npyio.NpzFile):
-        raise InvalidInputError(f"{path} holds a single array: name it .npy")
-    with archive:
-        if name is None and {"shape", "data"} < set(archive.files):
+    with ArrayArchive(path) as archive:
+        if name is None and {"shape", "data"} < set(archive.names):
             sparse = _from_sparse_archive(path, archive)
             if sparse is not None:
                 return sparse, None
         if name is not None:
             return _member(path, archive, name), name
-        found = {n: _member(path, archive, n) for n in archive.files if n != leave_out}
+        found = {n: archive[n] for n in archive.names if n != leave_out}
         numbers = {n: a for n, a in found.items() if a.dtype.kind in "iufc" and a.ndim > 0}
         largest = max((a.ndim for a in numbers.values()), default=0)
         chosen = [n for n, a in numbers.items() if a.ndim == largest]
@@ -165,28 +142,30 @@ def _from_archive(path: Path, name: str | None, leave_out: str | None) -> tuple[
         )
 
 
-def _member(path: Path, archive: Any, name: str) -> Any:
-    if name not in archive.files:
+def _member(path: Path, archive: ArrayArchive, name: str) -> Any:
+    if name not in archive.names:
         raise InvalidInputError(
-            f"{path} has no array {name!r}: it holds {', '.join(archive.files) or 'none'}"
+            f"{path} has no array {name!r}: it holds {', '.join(archive.names) or 'none'}"
         )
-    try:
-        return archive[name]
-    except _DAMAGED as error:
-        raise InvalidInputError(_damage(path, error)) from error
+    return archive[name]
 
 
-def _from_sparse_archive(path: Path, archive: Any) -> Any:
+def _from_sparse_archive(path: Path, archive: ArrayArchive) -> Any:
     """What `sparse.save_npz` or `scipy.sparse.save_npz` wrote, or None."""
-    parts = {n: _member(path, archive, n) for n in archive.files}
-    if "format" in parts and {"indices", "row", "offsets"} & set(parts):
-        from scipy.sparse import load_npz
+    parts = {n: archive[n] for n in archive.names}
+    with damage_explained(str(path)):
+        if "format" in parts and {"indices", "row", "offsets"} & set(parts):
+            from scipy.sparse import load_npz
 
-        return lt.SparseTensor.from_scipy(load_npz(path))
-    if "coords" in parts and parts["coords"].ndim == 2:
-        if np.any(parts.get("fill_value", 0) != 0):
-            raise InvalidInputError(f"{path} has a fill value other than zero")
-        return lt.SparseTensor(parts["coords"].T, parts["data"], tuple(parts["shape"].tolist()))
+            found = load_npz(path)
+            if hasattr(found, "check_format"):
+                found.check_format(full_check=True)
+            return lt.SparseTensor.from_scipy(found)
+        if "coords" in parts and parts["coords"].ndim == 2:
+            if np.any(parts.get("fill_value", 0) != 0):
+                raise InvalidInputError(f"{path} has a fill value other than zero")
+            shape = tuple(parts["shape"].tolist())
+            return lt.SparseTensor(parts["coords"].T, parts["data"], shape)
     return None
 
 
@@ -223,9 +202,9 @@ def _read_mask(path: Path, kind: str, name: str, tensor: Any, inverted: bool) ->
         return ~np.isnan(tensor)
     observed: Any = None
     if kind == ".npz":
-        with _load(path) as archive:
-            if name in archive.files:
-                observed = _member(path, archive, name)
+        with ArrayArchive(path) as archive:
+            if name in archive.names:
+                observed = archive[name]
     if observed is None:
         if not Path(name).is_file():
             places = f"neither an array of {path} nor a file" if kind == ".npz" else "not a file"

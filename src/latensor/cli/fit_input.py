@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from latensor.array_files import ArrayArchive
 from latensor.cli.fit_tables import Table, as_rows, find_columns, kind_of, listed, read_table
 from latensor.cli.refusal import Refusal
 
@@ -140,15 +141,9 @@ def _one(table: Table, columns: list[int], what: str) -> list[int]:
 
 
 def archive(path: Path) -> dict[str, Any]:
-    """The arrays of an .npz file; if it is damaged, its reader says how."""
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            return {name: found[name] for name in found.files}
-    except FileNotFoundError:
-        raise
-    except Exception as error:
-        read_table(path, None, None)
-        raise Refusal(f"{path} cannot be read: {error}") from error
+    """The arrays of an .npz file."""
+    with ArrayArchive(path) as found:
+        return {name: found[name] for name in found.names}
 
 
 def _only_array(reading: Reading) -> str | None:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from math import prod
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latensor.arrays import Array, is_array
 from latensor.tensors.cp import CPTensor
+from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
+from latensor.value_files import storable, write_value
 
 if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
 
+# What `lt.load` makes of a file of one of these.
+DECOMPOSITION = "decomposition"
+storable(CPTensor)
+storable(fields=("coordinates", "values", "shape"))(SparseTensor)
 
+
+@storable
 class Status(Enum):
     """Why an algorithm ended; the text says what to try next."""
 
@@ -38,6 +48,7 @@ class Status(Enum):
 _KEPT = 1 << 22
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Origin:
     """What a certificate needs beside the result.
@@ -69,6 +80,7 @@ def _is_small(tensor: Any) -> bool:
     return is_array(held) and prod(held.shape) <= _KEPT
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Decomposition:
     """A CP tensor fitted to data, and how well it fits.
@@ -134,6 +146,18 @@ class Decomposition:
     def fit(self) -> float:
         """One minus the residual, as the Tensor Toolbox counts it."""
         return 1.0 - self.residual
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it into a file that `lt.load` reads, without pickle; the mask too, not the data.
+
+        Arrays of any library come back as NumPy arrays.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        origin = None if self.origin is None else replace(self.origin, tensor=None)
+        return write_value(path, replace(self, origin=origin), DECOMPOSITION)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tensor)

@@ -15,7 +15,8 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import check_positive_int, generator
 from latensor.arrays.randomness import RandomState
 from latensor.diagnostics.coherence import coherence
-from latensor.estimation.topic_files import read_model, restore, save_model
+from latensor.estimation.files import save_estimator
+from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.estimation.word_input import read_counts
 from latensor.exceptions import InvalidInputError
 from latensor.sources import DocumentSource, MatrixSource
@@ -167,9 +168,13 @@ class TopicAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         path : file to write; an interrupted run leaves the old one or none
         """
         check_is_fitted(self)
-        names = ("components", self._weight_name, "mixture_prior", "history", "spectrum")
-        found = {name: getattr(self, f"{name}_", None) for name in names}
-        return save_model(self, path, {k: v for k, v in found.items() if v is not None})
+        return save_estimator(self, path)
+
+    def _saved_state(self) -> dict[str, Any]:
+        return saved_state(self)
+
+    def _restore_state(self, state: dict[str, Any]) -> None:
+        restore_state(self, state)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
@@ -179,15 +184,8 @@ class TopicAnswers(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstima
         ----------
         path : file to read
         """
-        description, arrays = read_model(path)
-        if description["model"] != cls.__name__:
-            raise InvalidInputError(
-                f"path={os.fspath(path)!r} holds a {description['model']}: load it by "
-                f"lt.{description['model']}.load"
-            )
-        model = cls(**description["parameters"])
-        restore(model, description, arrays)
-        return model
+        found: Self = load_topics(cls, path)
+        return found
 
     def _sampling(self, n_samples: int, length: int, random_state: RandomState) -> Any:
         check_is_fitted(self)

@@ -1,58 +1,32 @@
-"""Topic models in files: arrays and a description as JSON, no pickle, whole or not at all."""
+"""Topic models in files: what is kept of a fit, and what is believed of a file."""
 
 from __future__ import annotations
 
-import json
 import os
-import zipfile
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from latensor.diagnostics.topic_certificate import TopicCertificate
+from latensor.estimation.files import load, new_estimator, register_kind, storable
 from latensor.exceptions import InvalidInputError
-from latensor.whole_files import whole_stream
+from latensor.value_files import TOPIC_MODEL, Stored
+from latensor.whole_files import PathLike
 
-_FORMAT = "latensor topic model"
-_VERSION = 1
+storable(TopicCertificate)
+
+_COUNTS = ("n_documents", "n_empty_documents", "n_iter")
 
 
-def save_model(model: Any, path: str | os.PathLike[str], arrays: dict[str, Any]) -> Path:
-    """Write a fitted model; an interrupted run leaves the old file or none.
-
-    Parameters
-    ----------
-    model : with plain numbers and strings as parameters
-    path : file to write
-    arrays : fitted attributes that are arrays, by name
-    """
-    target = Path(path)
-    parameters = {
-        name: value
-        for name, value in model.get_params(deep=False).items()
-        if value is None or isinstance(value, bool | int | float | str)
-    }
-    description: dict[str, Any] = {
-        "format": _FORMAT,
-        "version": _VERSION,
-        "model": type(model).__name__,
-        "parameters": parameters,
+def saved_state(model: Any) -> dict[str, Any]:
+    """Topics, weights, words and certificate of a fitted model, not what a stream goes on with."""
+    return {
+        **{name: getattr(model, f"{name}_", None) for name in _array_shapes(model, 0, 0)},
         "vocabulary": _names(model),
-        "n_documents": model.n_documents_,
-        "n_empty_documents": model.n_empty_documents_,
-        "n_iter": model.n_iter_,
-        "status": model.status_,
+        **{name: int(getattr(model, f"{name}_")) for name in _COUNTS},
+        "status": str(model.status_),
+        "certificate": getattr(model, "certificate_", None),
     }
-    certificate = getattr(model, "certificate_", None)
-    if certificate is not None:
-        numbers = {**vars(certificate)}
-        arrays = {**arrays, "split_half": numbers.pop("split_half")}
-        description["certificate"] = numbers
-    text = np.frombuffer(json.dumps(description).encode(), dtype=np.uint8)
-    with whole_stream(target, gzipped=False) as stream:
-        np.savez(stream, allow_pickle=False, description=text, **arrays)
-    return target
 
 
 def _names(model: Any) -> list[str] | None:
@@ -62,36 +36,102 @@ def _names(model: Any) -> list[str] | None:
     return None if words is None else [str(word) for word in words]
 
 
-def read_model(path: str | os.PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The description and the arrays of a saved model."""
-    name = os.fspath(path)
-    try:
-        with np.load(path, allow_pickle=False) as stored:
-            arrays = {key: stored[key] for key in stored.files}
-        description = json.loads(arrays.pop("description").tobytes().decode())
-    except FileNotFoundError as error:
-        raise InvalidInputError(f"path={name!r} does not exist") from error
-    except (OSError, ValueError, KeyError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise InvalidInputError(f"path={name!r} is not a saved topic model: {error}") from error
-    if not isinstance(description, dict) or description.get("format") != _FORMAT:
-        raise InvalidInputError(f"path={name!r} is not a saved topic model")
-    if description["version"] > _VERSION:
-        raise InvalidInputError(
-            f"path={name!r} was written by a newer latensor (format {description['version']}, "
-            f"this one reads {_VERSION}): update latensor"
-        )
-    return description, arrays
+def _array_shapes(model: Any, n_components: int, n_features: int) -> dict[str, tuple[int, ...]]:
+    """The arrays of a model and their shapes, -1 where any length will do."""
+    shapes: dict[str, tuple[int, ...]] = {
+        "components": (n_components, n_features),
+        model._weight_name: (n_components,),
+        "history": (-1,),
+        "spectrum": (-1,),
+    }
+    if "mixture_prior_" in model._lazy:
+        shapes["mixture_prior"] = (n_components,)
+    return shapes
 
 
-def restore(model: Any, description: dict[str, Any], arrays: dict[str, Any]) -> None:
-    """Give a new model the fitted attributes of a saved one."""
-    distances = arrays.pop("split_half", None)
-    for name, values in arrays.items():
+def restore_state(model: Any, state: dict[str, Any]) -> None:
+    """Give a new model the fitted attributes of a saved one, after checking each of them."""
+    topics = state["components"]
+    if not isinstance(topics, np.ndarray) or topics.ndim != 2 or 0 in topics.shape:
+        raise InvalidInputError("its topics are no matrix")
+    n_components, n_features = (int(size) for size in topics.shape)
+    for name, shape in _array_shapes(model, n_components, n_features).items():
+        values = state.get(name)
+        if values is None and name not in ("components", model._weight_name):
+            continue
+        expected = tuple(shape)
+        if shape == (-1,) and isinstance(values, np.ndarray):
+            expected = (values.size,)
+        _check_array(values, name, expected)
         setattr(model, f"{name}_", values)
-    model.n_components_, model.n_features_in_ = (int(size) for size in model.components_.shape)
-    model.vocabulary_ = description["vocabulary"]
-    model.n_documents_ = description["n_documents"]
-    model.n_empty_documents_ = description["n_empty_documents"]
-    model.n_iter_, model.status_ = description["n_iter"], description["status"]
-    if "certificate" in description:
-        model.certificate_ = TopicCertificate(split_half=distances, **description["certificate"])
+    words = state["vocabulary"]
+    if words is not None and (
+        not isinstance(words, list)
+        or len(words) != n_features
+        or not all(isinstance(word, str) for word in words)
+    ):
+        raise InvalidInputError(f"its vocabulary is not one word for each of {n_features} columns")
+    numbers = {name: state[name] for name in _COUNTS}
+    if any(type(number) is not int or number < 0 for number in numbers.values()):
+        raise InvalidInputError(f"{', '.join(numbers)} are no counts")
+    if not isinstance(state["status"], str):
+        raise InvalidInputError("its status is no text")
+    certificate = state.get("certificate")
+    if certificate is not None:
+        _check_certificate(certificate, n_components)
+        model.certificate_ = certificate
+    for name, number in numbers.items():
+        setattr(model, f"{name}_", number)
+    model.n_components_, model.n_features_in_ = n_components, n_features
+    model.vocabulary_, model.status_ = words, state["status"]
+
+
+def _check_array(values: Any, name: str, shape: tuple[int, ...]) -> None:
+    if not isinstance(values, np.ndarray) or values.dtype.kind != "f" or values.shape != shape:
+        kind = getattr(values, "dtype", type(values).__name__)
+        found = f"{kind} of shape {values.shape}" if isinstance(values, np.ndarray) else kind
+        raise InvalidInputError(f"{name} is {found}, expected real numbers of shape {shape}")
+    record = name in ("history", "spectrum")
+    if not record and not (np.isfinite(values).all() and (values >= 0).all()):
+        raise InvalidInputError(f"{name} holds numbers that are negative or not finite")
+
+
+def _check_certificate(certificate: Any, n_components: int) -> None:
+    """Refuse a certificate that could not put its findings into words."""
+    if not isinstance(certificate, TopicCertificate):
+        raise InvalidInputError("its certificate is none of topics")
+    distances = certificate.split_half
+    if not isinstance(distances, np.ndarray) or distances.shape != (n_components,):
+        raise InvalidInputError("its certificate is one of another number of topics")
+    str(certificate)
+
+
+def load_topics(cls: type, path: PathLike) -> Any:
+    """A topic model of a class, from a file."""
+    model = load(path, "topic model")
+    if type(model) is not cls:
+        name = type(model).__name__
+        raise InvalidInputError(
+            f"path={os.fspath(path)!r} holds a {name}, not a {cls.__name__}: load it by lt.load"
+        )
+    return model
+
+
+def _restore_first_format(stored: Stored) -> Any:
+    """A model of format version 1: settings and counts in a description, arrays beside it."""
+    if stored.format_version != 1:
+        raise InvalidInputError(f"it is a topic model of format {stored.format_version}")
+    description, arrays = stored.value
+    model = new_estimator(description["model"], description["parameters"])
+    numbers = description.get("certificate")
+    state = {
+        **{name: arrays.get(name) for name in _array_shapes(model, 0, 0)},
+        **{name: description[name] for name in ("vocabulary", "status", *_COUNTS)},
+    }
+    if numbers is not None:
+        state["certificate"] = TopicCertificate(split_half=arrays["split_half"], **numbers)
+    restore_state(model, state)
+    return model
+
+
+register_kind(TOPIC_MODEL, _restore_first_format)

@@ -1,5 +1,6 @@
 """Models: one short file each, the moments it needs and how its parameters are read off."""
 
+from latensor.estimation.files import load
 from latensor.models.categorical_hmm import CategoricalHMM
 from latensor.models.gaussian_hmm import GaussianHMM
 from latensor.models.ica import ICA
@@ -28,4 +29,5 @@ __all__ = [
     "ProductMixture",
     "SingleTopic",
     "SphericalGaussianMixture",
+    "load",
 ]

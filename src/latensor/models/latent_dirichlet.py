@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays.randomness import RandomState
 from latensor.estimation.documents import Documents
+from latensor.estimation.files import saved_estimator
 from latensor.estimation.parameters import Interval
 from latensor.estimation.topic_model import TopicModel
 from latensor.estimation.topic_moments import concentration_from_shares, dual_basis
@@ -27,6 +28,7 @@ _DOUBLINGS = 10
 _PRIOR_GAIN = 0.999
 
 
+@saved_estimator
 class LatentDirichletAllocation(TopicModel):
     """Topics of documents that are mixtures of several (monograph 4.2.3).
 

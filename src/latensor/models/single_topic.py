@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays.randomness import RandomState
 from latensor.estimation.documents import Documents
+from latensor.estimation.files import saved_estimator
 from latensor.estimation.topic_model import TopicModel
 from latensor.estimation.topic_moments import dual_basis
 from latensor.refinement import mixture_completion, polish_mixture, topic_posteriors
@@ -19,6 +20,7 @@ from latensor.refinement import mixture_completion, polish_mixture, topic_poster
 _SMALLEST_SHARE = 1e-3
 
 
+@saved_estimator
 class SingleTopic(TopicModel):
     """Topics of documents that have one topic each (monograph 1.2, 4.1).
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
-from latensor.decomposition.result import Status
+from latensor.decomposition.result import DECOMPOSITION, Status
 from latensor.decomposition.setup import as_tensor
 from latensor.decomposition.tucker.arguments import Method, check_method, read_init, read_ranks
 from latensor.decomposition.tucker.compression import orthonormal_form
@@ -27,11 +29,14 @@ from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor
+from latensor.value_files import storable, write_value
 
+storable(TuckerTensor)
 _TOL, _MAX_ITER = 1e-4, 100
 _NONNEGATIVE_TOL, _NONNEGATIVE_MAX_ITER = 1e-6, 500
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TuckerDecomposition:
     """A Tucker tensor fitted to data, and how well it fits.
@@ -81,6 +86,17 @@ class TuckerDecomposition:
     def to_dense(self) -> Array:
         """The fitted tensor with all its entries."""
         return self.tensor.to_dense()
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write all of it into a file that `lt.load` reads, without pickle.
+
+        Arrays of any library come back as NumPy arrays.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        return write_value(path, self, DECOMPOSITION)
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self.tensor)

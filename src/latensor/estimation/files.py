@@ -1,0 +1,298 @@
+"""Models in files, and checkpoints of fits: without pickle, whole or not at all.
+
+How an estimator is saved. Its class is registered by `@saved_estimator`; the file holds the name
+of the class, its settings and its state, all of them plain values (`latensor.value_files`):
+
+    {"class": "PCA", "settings": {"n_components": 3, ...}, "state": {...}}
+
+The class gives its state by `_saved_state()`, a dict with text as keys, and takes one back by
+`_restore_state(state)`. The state comes from a file that anybody may have written: a class takes
+out of it the names that it knows, never all that it finds, and checks shapes and types before it
+uses them; whatever it raises leaves `load` as an InvalidInputError. Types within a state are
+registered by `storable`. `save_estimator(model, path)` and `load(path)` do the rest.
+
+Other things are saved under a kind of their own: `write_value(path, value, kind)` writes them, and
+`register_kind(kind, restore)` tells `load` what to make of the value.
+
+A `Journal` is a folder of such files: what the folds of a fit have given so far.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from latensor.decomposition.result import DECOMPOSITION, Decomposition, Origin, Status
+from latensor.decomposition.tucker import TuckerDecomposition
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.cp import CPTensor
+from latensor.tensors.tucker import TuckerTensor
+from latensor.value_files import (
+    FORMAT_VERSION,
+    Stored,
+    decode,
+    encode,
+    read_value,
+    storable,
+    write_value,
+)
+from latensor.whole_files import PathLike
+
+__all__ = [
+    "FORMAT_VERSION",
+    "Journal",
+    "decode",
+    "encode",
+    "load",
+    "new_estimator",
+    "read_value",
+    "register_kind",
+    "save_estimator",
+    "saved_estimator",
+    "storable",
+    "write_value",
+]
+
+ESTIMATOR = "estimator"
+_restorers: dict[str, Callable[[Stored], Any]] = {}
+_estimators: dict[str, type] = {}
+Class = TypeVar("Class", bound=type)
+
+
+def register_kind(kind: str, restore: Callable[[Stored], Any]) -> None:
+    """Tell `load` how to make something of the value of a file.
+
+    Parameters
+    ----------
+    kind : str, as given to `write_value`
+    restore : function of a Stored; it may raise anything at a value that is damaged
+    """
+    _restorers[kind] = restore
+
+
+def saved_estimator(cls: Class) -> Class:
+    """Let estimators of a class into files, by its name; see the module for what it needs."""
+    other = _estimators.get(cls.__name__, cls)
+    if (other.__module__, other.__qualname__) != (cls.__module__, cls.__qualname__):
+        raise TypeError(f"{cls.__name__} is registered already, by {other.__module__}")
+    _estimators[cls.__name__] = cls
+    return cls
+
+
+def save_estimator(model: Any, path: PathLike) -> Path:
+    """Write an estimator into a file that `load` reads.
+
+    Settings that have no plain value (functions, generators of random numbers) are left out: a
+    loaded estimator has their defaults.
+
+    Parameters
+    ----------
+    model : estimator of a class that `saved_estimator` has registered
+    path : file to write; an interrupted run leaves the old one or none
+    """
+    name = type(model).__name__
+    known: Any = _estimators.get(name)
+    if known is not type(model):
+        raise InvalidInputError(f"a {name} cannot be saved: lt.load would not know its class")
+    settings = {n: v for n, v in model.get_params(deep=False).items() if _can_be_stored(v)}
+    value = {"class": name, "settings": settings, "state": model._saved_state()}
+    return write_value(path, value, ESTIMATOR)
+
+
+def _can_be_stored(value: object) -> bool:
+    try:
+        encode(value, {})
+    except InvalidInputError:
+        return False
+    return True
+
+
+def _restore_estimator(stored: Stored) -> Any:
+    model = new_estimator(stored.value["class"], stored.value["settings"])
+    model._restore_state(stored.value["state"])
+    return model
+
+
+def new_estimator(name: object, settings: dict[str, Any]) -> Any:
+    """An estimator of a registered class that is not fitted, with settings from a file."""
+    cls: Any = _estimators.get(name) if isinstance(name, str) else None
+    if cls is None:
+        raise InvalidInputError(f"it holds a {name!r}, which is no estimator of latensor")
+    unknown = set(settings) - set(cls._get_param_names())
+    if unknown:
+        raise InvalidInputError(f"a {name} has no setting {sorted(unknown)[0]!r}")
+    return cls(**settings)
+
+
+register_kind(ESTIMATOR, _restore_estimator)
+
+
+def _restore_decomposition(stored: Stored) -> Any:
+    found = stored.value
+    tensors: dict[type, type] = {Decomposition: CPTensor, TuckerDecomposition: TuckerTensor}
+    if type(found) not in tensors:
+        raise InvalidInputError(f"it holds a {type(found).__name__}")
+    expected = {"residual": float, "n_iter": int, "status": Status, "history": np.ndarray}
+    for name, cls in {"tensor": tensors[type(found)], **expected}.items():
+        if not isinstance(getattr(found, name), cls):
+            raise InvalidInputError(f"its {name} is a {type(getattr(found, name)).__name__}")
+    origin = getattr(found, "origin", None)
+    if not isinstance(origin, Origin | None) or (origin and type(origin.masked) is not bool):
+        raise InvalidInputError(f"its origin is a {type(origin).__name__}")
+    if found.history.ndim != 1 or found.history.dtype.kind != "f":
+        raise InvalidInputError(f"its history has shape {found.history.shape}")
+    return found
+
+
+register_kind(DECOMPOSITION, _restore_decomposition)
+
+
+def load(path: PathLike, what: str = "model or decomposition") -> Any:
+    """What a method `save` of latensor has written: an estimator or a decomposition.
+
+    No code from the file is run. Arrays come back as NumPy arrays.
+
+    Parameters
+    ----------
+    path : file to read
+    what : str, what the file should hold, for messages
+
+    Raises
+    ------
+    InvalidInputError, if the file is damaged, holds something else, or was written by a newer
+    latensor, which it then names.
+    """
+    stored = read_value(path, what)
+    name = f"path={os.fspath(path)!r}"
+    restore = _restorers.get(stored.kind)
+    if restore is None:
+        raise InvalidInputError(
+            f"{name} holds a {stored.kind}, not a {what}; it was written by latensor "
+            f"{stored.latensor_version}"
+        )
+    try:
+        return restore(stored)
+    except Exception as error:
+        # A file that is well formed can still hold what no saved object is made of.
+        reason = str(error) or type(error).__name__
+        raise InvalidInputError(f"{name} is not a saved {what}: {reason}") from error
+
+
+_FINGERPRINT = "fit"
+_CHECKPOINT = "checkpoint"
+_KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z _.-]*")
+
+
+class Journal:
+    """What the folds of a fit have given, in a folder: a fit that is run again takes it from there.
+
+    A fit is a deterministic program over its folds, so that it resumes by being run again. Every
+    file is whole or not there, whenever the run was ended.
+
+    Parameters
+    ----------
+    folder : made if it does not exist; None keeps nothing
+    fingerprint : dict of plain values that tells one fit from another: class, settings, source
+
+    Raises
+    ------
+    InvalidInputError, if the folder holds the checkpoint of another fit.
+    """
+
+    def __init__(self, folder: PathLike | None, fingerprint: dict[str, Any]) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._counts: dict[str, int] = {}
+        # What the names of folds end with: the last state of the present loop, if there is one.
+        self._place = ""
+        if self._folder is None:
+            return
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(
+                f"checkpoint={str(folder)!r} cannot be made: {error.strerror}"
+            ) from error
+        arrays: dict[str, Any] = {}
+        found = {"tree": encode(fingerprint, arrays), "arrays": arrays}
+        path = self._path(_FINGERPRINT)
+        if not path.exists():
+            write_value(path, found, _CHECKPOINT)
+        elif not _equal(read_value(path, "checkpoint").value, found):
+            raise InvalidInputError(
+                f"checkpoint={str(folder)!r} holds the checkpoint of another fit (other settings, "
+                "other data or another version): give another folder, or remove this one"
+            )
+
+    def get(self, key: str) -> Any:
+        """The message of a fold that is done, or None."""
+        return self._read(f"{key}{self._place}")
+
+    def put(self, key: str, message: object) -> None:
+        """Keep the message of a fold.
+
+        Parameters
+        ----------
+        key : str of letters, digits and `-_. `, by which the same fold of the next run finds it
+        message : plain values and arrays
+        """
+        if self._folder is not None:
+            write_value(self._path(f"{key}{self._place}"), message, _CHECKPOINT)
+
+    def committed(self, name: str) -> Any:
+        """Begin a loop: the state that it has committed last, or None.
+
+        Messages may be as large as the model, and of a loop only the last state is needed: folds
+        from here on count from that state, and are dropped by the next `commit`.
+
+        Parameters
+        ----------
+        name : str, of the loop
+        """
+        found = self._read(f"state {name}")
+        count, state = (0, None) if found is None else found
+        self._counts[name] = count
+        self._place = f" after {name} {count}"
+        return state
+
+    def commit(self, name: str, state: object) -> None:
+        """Keep the state of a loop in place of the folds that have led to it.
+
+        Parameters
+        ----------
+        name : str, of the loop, as given to `committed`
+        state : plain values and arrays
+        """
+        if name not in self._counts:
+            self.committed(name)
+        place, count = f" after {name} {self._counts[name]}", self._counts[name] + 1
+        if self._folder is not None:
+            write_value(self._path(f"state {name}"), (count, state), _CHECKPOINT)
+            # A run that ends here leaves files that no later one asks for: the count has changed.
+            for path in self._folder.glob(f"*{place}.npz"):
+                path.unlink(missing_ok=True)
+        self._counts[name] = count
+        self._place = f" after {name} {count}"
+
+    def _read(self, key: str) -> Any:
+        if self._folder is None or not self._path(key).exists():
+            return None
+        return read_value(self._path(key), "checkpoint").value
+
+    def _path(self, key: str) -> Path:
+        assert self._folder is not None
+        if not _KEY.fullmatch(key):
+            raise InvalidInputError(f"key={key!r} must be made of letters, digits and `-_. `")
+        return self._folder / f"{key}.npz"
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two encoded values are the same, bit for bit."""
+    if one["tree"] != other["tree"] or set(one["arrays"]) != set(other["arrays"]):
+        return False
+    pairs = [(one["arrays"][name], array) for name, array in other["arrays"].items()]
+    return all((a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()) for a, b in pairs)
