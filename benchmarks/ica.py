@@ -29,8 +29,9 @@ from benchmarks.gathered import Gathered, Run, command, median, number
 from latensor.datasets.mixtures import MixtureSample
 from latensor.datasets.sources_mixed import ICASample, make_ica, make_pearson
 from latensor.models.ica import ICA
+from latensor.models.ica.rotation import polish
+from latensor.models.ica.sums import held
 from latensor.models.mixtures.pearson import PearsonMixture
-from latensor.refinement.ica import polish
 
 BOTH = ("laplace", "uniform")
 OURS, RAW = "latensor", "latensor refine=0"
@@ -91,7 +92,7 @@ def told(made: ICASample) -> Any:
     projection = weighted @ np.linalg.inv(made.mixing.T @ weighted)
     scores = (made.samples - made.samples.mean(axis=0)) @ projection
     noise = projection.T @ made.noise_covariance @ projection
-    found = polish(scores, None, noise, np.eye(len(noise)), max_iter=50)
+    found = polish(held(scores), noise, np.eye(len(noise)), max_iter=50)
     return found.unmixing.T @ projection.T
 
 

@@ -9,10 +9,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from latensor.arrays import library_name, to_host
 from latensor.datasets.sources_mixed import make_ica
 from latensor.decomposition.algorithms.power_method import PowerMethod
-from latensor.estimation.ica_read_off import read_off
-from latensor.estimation.ica_signal import spectrum
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.models.ica import ICA
+from latensor.models.ica.read_off import read_off
+from latensor.models.ica.signal_space import spectrum
 
 from .unmixing import amari_distance, matched_columns, population_moment
 

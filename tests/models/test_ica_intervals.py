@@ -5,21 +5,27 @@ import pytest
 
 from latensor.datasets import make_ica
 from latensor.models.ica import ICA
-from latensor.moments.fourth import FourthMomentAccumulator, GroupedFourthMoments
+from latensor.moments.batch import Batch, mixed
+from latensor.moments.fourth import FourthMomentAccumulator
+from latensor.moments.fourth_sums import FourthPowerSums
+from latensor.moments.row_sums import CovarianceSums
+from latensor.moments.sums import Grouped, Joint
 
 
 @pytest.mark.parametrize("width", [4, 2])
 def test_grouped_moments_are_those_of_repeated_samples(width):
     rng = np.random.default_rng(0)
     samples = rng.exponential(size=(120, 4)) + 3
-    groups = rng.integers(0, 5, 120)
-    times = np.array([2, 0, 1, 3, 1])
     basis = np.linalg.qr(rng.standard_normal((4, width)))[0]
     center = samples.mean(axis=0) + 0.1
-    found = GroupedFourthMoments(samples, groups, 5, basis, center).resampled(times.astype(float))
+    units = Batch((samples,), np.ones(120), np.arange(120, dtype=np.uint64))
+    times = np.array([2, 0, 1, 3, 1])
+    groups = (mixed(units.keys, 3) % np.uint64(5)).astype(int)
+    start = Joint({"c": CovarianceSums(center), "f": FourthPowerSums(center, basis)})
+    found = Grouped.of(start, 5, 3).update(units).resampled(times.astype(float))
+    found = found["f"].central(found["c"].finalize())
     accumulator = FourthMomentAccumulator(width, basis=basis, center=center)
     expected = accumulator.update(np.repeat(samples, times[groups], axis=0)).finalize()
-    assert found.count == expected.count
     assert found.weight == expected.weight == found.fourth_weight
     for name in ("mean", "covariance", "cumulant"):
         assert np.abs(getattr(found, name) - getattr(expected, name)).max() < 1e-9, name

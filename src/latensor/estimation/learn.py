@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array
 from latensor.estimation.run import Run
@@ -159,6 +160,10 @@ class Model(Generic[State]):
         """The likelihood that refinement raises; None where there is none."""
         return None
 
+    def keeps_sample(self, frame: Frame) -> bool:
+        """Whether refinement needs units in memory."""
+        return self.family(frame) is not None
+
     def sample_size(self, frame: Frame) -> int:
         """Units on which EM runs in memory."""
         return self.search_size
@@ -200,6 +205,22 @@ class Model(Generic[State]):
     def parameters(self, frame: Frame, state: State) -> dict[str, Array]:
         """Parameters as users know them, by name without the underscore at the end."""
         raise NotImplementedError(f"{type(self).__name__} must name its parameters")
+
+    def aligned(
+        self, frame: Frame, state: State, center: Mapping[str, Array], match_by: str
+    ) -> State:
+        """A state with its components in the order of given parameters, by the nearest."""
+        gaps = center[match_by][:, None] - self.parameters(frame, state)[match_by][None]
+        squares = (gaps**2).reshape(*gaps.shape[:2], -1).sum(axis=2)
+        return self.permuted(state, linear_sum_assignment(squares)[1])
+
+    def presented(self, frame: Frame, state: State) -> State:
+        """A state as users meet it: components in their fixed order."""
+        return self.permuted(state, self.order(frame, state))
+
+    def resampled_frame(self, frame: Frame, answer: Answer[State], known: Joint) -> Frame:
+        """The frame in which moments of resamples are read off; `known` are those of all groups."""
+        return frame
 
     def at_once(self, run: Run, frame: Frame) -> Answer[State] | None:
         """An answer from data in memory that needs no moments; None where there is no such way."""
@@ -265,7 +286,7 @@ def learn(
     wanted = dict(model.moments(frame))
     missing = {n: m for n, m in wanted.items() if n not in frame.known}
     family = model.family(frame) if effort.refine != 0 else None
-    if family is not None:
+    if effort.refine != 0 and model.keeps_sample(frame):
         limit = model.sample_size(frame)
         known = 0.0 if streaming else frame.n_units
         missing["sample"] = Sample.expecting(limit, run.seed, known or np.inf)
@@ -274,11 +295,15 @@ def learn(
     moments = Joint({n: frame.known.get(n, found.get(n)) for n in wanted})
     if streaming and family is None:
         # Sums are all that such a stream needs; it is read off when it is asked.
-        return Learned(frame, moments, None, Answer(None))
+        return Learned(frame, moments, sample, Answer(None))
     answer = model.read_off(frame, moments, run.rng("read off"))
-    if family is not None and sample is not None:
-        local = None if streaming or given is not None else model.locally(run, frame, answer)
-        answer = local or _refined(run, model, frame, family, answer, sample, effort, given)
+    local = None
+    if effort.refine != 0 and not streaming and given is None:
+        local = model.locally(run, frame, answer)
+    if local is not None:
+        answer = local
+    elif family is not None and sample is not None:
+        answer = _refined(run, model, frame, family, answer, sample, effort, given)
     if answer.statistics is None:
         model.check_moments(frame, answer)
     return Learned(frame, moments, sample, answer)

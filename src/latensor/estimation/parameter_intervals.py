@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
 from scipy.stats import norm, t
 
 from latensor.arrays import Array, check_positive_int
@@ -109,11 +108,11 @@ def resample(
     ranges : parameters that get intervals, and the values they can take
     match_by : the parameter by which components of resamples are told apart
     """
-    order = model.order(frame, answer.state)
-    center = model.parameters(frame, model.permuted(answer.state, order))
+    center = model.parameters(frame, model.presented(frame, answer.state))
     if answer.statistics is None:
-        drawn = _by_moments(run, model, frame, settings, answer.state, center, match_by)
+        drawn = _by_moments(run, model, frame, answer, settings, center, match_by)
     else:
+        order = model.order(frame, answer.state)
         drawn = [
             model.parameters(frame, model.permuted(state, order))
             for state in _by_statistics(run, model, frame, answer, settings)
@@ -130,39 +129,30 @@ def _by_moments(
     run: Run,
     model: Model[Any],
     frame: Frame,
+    answer: Answer[Any],
     settings: Bootstrap,
-    state: Any,
     center: Mapping[str, Array],
     match_by: str,
 ) -> list[Mapping[str, Array]]:
     """Read-offs of all groups and of every resample, components as in the fit."""
     inner = Joint(model.moments(frame))
     grouped = run.fold("groups", Grouped.of(inner, settings.n_groups, run.seed))
+    frame = model.resampled_frame(frame, answer, grouped.resampled(np.ones(settings.n_groups)))
     drawn: list[Mapping[str, Array]] = []
     every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
     for number, counts in enumerate(every):
-        found = model.read_near(frame, grouped.resampled(counts), run.rng("read off"), state)
+        found = model.read_near(frame, grouped.resampled(counts), run.rng("read off"), answer.state)
         if found.state is None:
             if number == 0:
                 break
             continue
-        drawn.append(_matched(model, frame, found.state, center, match_by))
+        drawn.append(model.parameters(frame, model.aligned(frame, found.state, center, match_by)))
     if 2 * len(drawn) < len(every):
         raise NotIdentifiableError(
             f"only {max(len(drawn) - 1, 0)} of {settings.n_resamples} resamples of the moments "
             "determine the model: there are no intervals; give more samples or lower n_components"
         )
     return drawn
-
-
-def _matched(
-    model: Model[Any], frame: Frame, state: Any, center: Mapping[str, Array], match_by: str
-) -> Mapping[str, Array]:
-    found = model.parameters(frame, state)
-    gaps = center[match_by][:, None] - found[match_by][None]
-    squares = (gaps**2).reshape(*gaps.shape[:2], -1).sum(axis=2)
-    order = linear_sum_assignment(squares)[1]
-    return model.parameters(frame, model.permuted(state, order))
 
 
 def _by_statistics(

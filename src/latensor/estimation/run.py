@@ -80,6 +80,7 @@ class Run:
         self.engine = engine or source.engine or LocalEngine()
         self._journal, self._callback = journal, callback
         self.n_folds, self.n_units = 0, -1
+        self._head: tuple[int, Batch] | None = None
 
     def fold(self, name: str, start: A) -> A:
         """What an accumulator becomes over all units."""
@@ -109,22 +110,30 @@ class Run:
             )
         self.n_units = count
 
+    def head(self, count: int | None = None) -> Batch:
+        """The first block, or the first `count` units, read once."""
+        wanted = self.source.kind.block if count is None else count
+        if self._head is None or self._head[0] < wanted:
+            self._head = wanted, self.source.head(wanted)
+        return self._head[1].take(slice(0, wanted))
+
     def rng(self, name: str) -> np.random.Generator:
         """A generator for one named step, whatever steps ran before it."""
         return np.random.default_rng([self.seed, zlib.crc32(name.encode())])
 
     def on(self, units: Batch) -> Run:
         """The same on units in memory."""
-        return Run(Source.of(self.source.kind, units), self.seed, engine=self._local())
+        return Run(Source.of(self.source.kind, units), self.seed, engine=self.local_engine())
 
     def prepared(self, family: Family[Any], units: Batch) -> Fold[Any]:
         """Passes over units in memory that a family prepares once."""
         blocks = [family.prepare(block) for block in units.blocks(self.source.kind.block)]
         source, engine = (
             replace(Source.of(self.source.kind), shards=(blocks,), blocked=True),
-            self._local(),
+            self.local_engine(),
         )
         return lambda start: engine.fold(source, start)
 
-    def _local(self) -> LocalEngine:
+    def local_engine(self) -> LocalEngine:
+        """Who goes over units in memory."""
         return self.engine if isinstance(self.engine, LocalEngine) else LocalEngine()

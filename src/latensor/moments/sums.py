@@ -227,3 +227,33 @@ class Grouped(Folded):
 
     def received(self, message: Tree) -> Grouped:
         return self._each(lambda g, m: g.received(m), message)
+
+
+@dataclass(frozen=True, eq=False)
+class Mapped(Folded):
+    """An accumulator of what a picklable function makes of every batch."""
+
+    inner: Any
+    function: Callable[[Batch], Batch]
+
+    @property
+    def joins_blocks(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.joins_blocks)
+
+    def empty(self) -> Mapped:
+        return replace(self, inner=self.inner.empty())
+
+    def update(self, batch: Batch) -> Mapped:
+        return replace(self, inner=self.inner.update(self.function(batch)))
+
+    def merge(self, other: Mapped) -> Mapped:
+        return replace(self, inner=self.inner.merge(other.inner))
+
+    def scaled(self, factor: float) -> Mapped:
+        return replace(self, inner=self.inner.scaled(factor))
+
+    def message(self) -> Tree:
+        return self.inner.message()
+
+    def received(self, message: Tree) -> Mapped:
+        return replace(self, inner=self.inner.received(message))

@@ -49,7 +49,7 @@ class Source:
     engine : who holds the data (Dask, Spark); None for the local engine
     salt : int, the worker's number: keys of merged workers stay distinct
     copies : bool, whether batches are copied, because the caller may use their memory again
-    first : the first block, where it is known already
+    first : the first batch, where it was read already
     original : the caller's data in its own array library, where they are in memory
     blocked : bool, whether shards hold blocks that are not to be cut anew
     """
@@ -126,14 +126,21 @@ class Source:
                 position += len(batch)
                 yield Batch(batch.parts, batch.weights, keys)
 
-    def head(self) -> Batch:
-        """The first block: centre, number of features and precision are taken from it."""
-        if self.first is not None:
-            return self.first
+    def head(self, count: int | None = None) -> Batch:
+        """The first block, or the first `count` units: centre and precision are taken from it."""
+        if self.first is not None and (count is None or len(self.first) >= count):
+            return self.first if count is None else self.first.take(slice(0, count))
+        held: list[Batch] = []
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):
-                return batch
-        raise InvalidInputError("X holds no sample of positive weight: give at least one")
+                if count is None:
+                    return batch
+                held.append(batch)
+                if sum(map(len, held)) >= count:
+                    return Batch.joined(held).take(slice(0, count))
+        if not held:
+            raise InvalidInputError("X holds no sample of positive weight: give at least one")
+        return Batch.joined(held)
 
     def count_up_to(self, limit: int) -> int:
         """The number of units, looked for as far as `limit`."""

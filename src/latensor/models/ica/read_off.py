@@ -18,15 +18,18 @@ from scipy.sparse.linalg import eigsh
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import diagonal_of, diagonalize
 from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
-from latensor.estimation.ica_signal import (
+from latensor.exceptions import InvalidInputError
+from latensor.models.ica.signal_space import (
     SignalSpace,
     Spectrum,
     assumed_space,
+    diagonal,
+    isotropic,
     signal_space,
     signed,
+    spectrum,
     whitened,
 )
-from latensor.exceptions import InvalidInputError
 from latensor.moments.fourth import FourthMoment, turned
 from latensor.moments.second import Covariance
 
@@ -298,3 +301,21 @@ def _eigenmatrices(core: Any) -> Any:
     slices = np.empty((size, size, size))
     slices[left, right] = slices[right, left] = signed(vectors) * values / scale[:, None]
     return slices
+
+
+def read_off_of_kind(
+    moment: FourthMoment, count: int, kind: str, rng: np.random.Generator, algorithm: Any
+) -> Unmixing | None:
+    """Sources under a known kind of noise; None where the cumulant does not show them."""
+    seen = spectrum(moment.covariance)
+    if seen.rank < count:
+        return None
+    if kind == "isotropic":
+        return by_rotation(moment, isotropic(seen, count, moment.weight), rng, algorithm)
+    if kind == "diagonal":
+        space = diagonal(moment.covariance, count, moment.weight)
+        return by_rotation(moment, space, rng, algorithm)
+    if kind == "none" and seen.rank == count:
+        return by_rotation(moment, whitened(seen, count, kind), rng, algorithm)
+    found = by_fit(moment, count, rng, algorithm)
+    return found if found is not None and found.noise_kind == kind else None

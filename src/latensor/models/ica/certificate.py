@@ -6,8 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latensor.arrays import Array
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
 from latensor.estimation.findings import Findings, listed, present
+from latensor.estimation.learn import Answer
+from latensor.models.ica.read_off import Unmixing
+from latensor.models.ica.refinement import TOGETHER
+from latensor.models.ica.rotation import gaussian_bound
 
 _NOISE = {
     "none": "none is assumed",
@@ -16,9 +21,8 @@ _NOISE = {
     "unknown": "of unknown covariance; the fourth cumulant alone was used, which it does not enter",
 }
 
-# Sources whose energies are correlated by more than this are not independent, and what noise would
-# do to independent sources cannot be told from what they do to each other.
-TOGETHER = 0.1
+# Noise in a source, in units of its variance, above which its kurtosis must show it too.
+_DROWNED = 4.0
 
 
 def gaussian_kurtosis(count: int) -> float:
@@ -175,4 +179,49 @@ def _constant(found: ICACertificate) -> Statement | None:
         CAUTION,
         f"column {listed(found.constant_features)} does not vary: it says nothing about the "
         "sources. Leave it out.",
+    )
+
+
+def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACertificate:
+    """The certificate of sources in their fixed order.
+
+    Parameters
+    ----------
+    found : Unmixing, ordered
+    answer : with the evidence "moment" (FourthMoment), and where it was refined "information"
+        (k,) in all samples and "energy_correlation"
+    order : (k,), of the sources of the answer
+    """
+    evidence, count = answer.evidence, len(order)
+    information = evidence.get("information")
+    interference = float("nan")
+    weak = np.abs(found.kurtosis) < gaussian_kurtosis(count) * found.kurtosis_error
+    if information is None:
+        gaussian = weak
+    else:
+        information = information[order]
+        # Where noise drowns a source, what refinement takes for information may be noise.
+        drowned = np.diag(found.noise) > _DROWNED
+        gaussian = (information < gaussian_bound(count)) | (drowned & weak)
+        first, second = np.triu_indices(count, 1)
+        if len(first):
+            pairs = np.maximum(information[first] + information[second], 1.0)
+            interference = float(np.sqrt((1 / pairs).mean()))
+    moment = evidence["moment"]
+    unit = found.mixing / np.linalg.norm(found.mixing, axis=0)
+    return ICACertificate(
+        n_components=count,
+        n_features=len(moment.mean),
+        method="moments" if information is None else "moments + polish",
+        noise=found.noise_kind,
+        noise_p_value=found.p_value,
+        noise_levels=tuple(float(v) for v in np.diag(found.noise)),
+        kurtosis=tuple(float(v) for v in found.kurtosis),
+        kurtosis_errors=tuple(float(v) for v in found.kurtosis_error),
+        unidentifiable=tuple(int(j) for j in np.flatnonzero(gaussian)),
+        off_diagonal=found.off_diagonal,
+        interference=interference,
+        energy_correlation=evidence.get("energy_correlation", float("nan")),
+        condition=float(np.linalg.cond(unit)),
+        constant_features=tuple(int(i) for i in np.flatnonzero(np.diag(moment.covariance) <= 0)),
     )

@@ -10,7 +10,7 @@ add what scores lack of being white. A rotation by q in the plane of i and j cha
 of the equations of i and j by q (I_i + I_j), which is Newton's step.
 
 A rotation makes the scores exactly as white as their covariance says, although independent sources
-are so only up to 1 / sqrt(n). At the best rotation that is let go (`refinement.ica_pairs`).
+are so only up to 1 / sqrt(n). At the best rotation that is let go (`models.ica.pairs`).
 
 For i != j, N_ij is the covariance of the scores themselves, since sources have none. So the same
 equations, one by one, determine the unmixing under noise of any unknown covariance.
@@ -24,14 +24,13 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
-from latensor.arrays.threads import one_blas_thread, run_tasks
-from latensor.refinement.ica_scores import N_FUNCTIONS, RIDGE, functions
+from latensor.arrays.threads import one_blas_thread
+from latensor.models.ica.scores import N_FUNCTIONS, RIDGE
+from latensor.models.ica.sums import Pass, ScoreCovariance, TurnMeans, TurnSums
 
 # Two sources with less information than this in all samples are not turned into each other: about
 # what one Gaussian source shows by chance.
 _FLAT = 20.0
-_BLOCK = 2048
-_PARTS = 16
 _LONGEST_TURN = 0.5
 # Sources that still turn further than this are not settled.
 _NEARLY = 0.1
@@ -71,32 +70,23 @@ class Polished:
 
 
 def polish(
-    scores: Any,
-    weights: Any,
-    noise: Any,
-    rotation: Any,
-    *,
-    max_iter: int,
-    to_the_end: bool = False,
-    n_threads: int = 1,
+    scores: Pass, noise: Any, rotation: Any, *, max_iter: int, to_the_end: bool = False
 ) -> Polished:
     """Turn the scores until they are independent but for the noise.
 
     Parameters
     ----------
-    scores : (n, k), whitened: signal of covariance I plus noise
-    weights : (n,) or None
+    scores : passes over (n, k), whitened: signal of covariance I plus noise
     noise : (k, k), covariance of the noise in the scores
     rotation : (k, k), where to start
     max_iter : int, passes over the scores
     to_the_end : bool, whether to go on until steps are negligible, as nothing will follow
-    n_threads : int, changes nothing but the time
     """
-    weight = float(len(scores)) if weights is None else float(weights.sum())
     converged, nearly, n_iter = False, False, 0
     information = np.zeros(rotation.shape[1])
     while n_iter < max_iter and not converged:
-        sums = _sums(scores, weights, rotation, n_threads)
+        sums = scores(TurnSums(rotation)).finalize()
+        weight = sums.weight
         turn, information = newton_turn(sums, rotation.T @ noise @ rotation, weight)
         n_iter += 1
         precision = np.sqrt(weight * (information[:, None] + information))
@@ -109,26 +99,20 @@ def polish(
     return Polished(rotation, information, n_iter, converged, nearly)
 
 
-def polish_freely(scores: Any, weights: Any, *, max_iter: int, n_threads: int = 1) -> Polished:
+def polish_freely(scores: Pass, *, max_iter: int) -> Polished:
     """Unmix scores that are nearly unmixed, under Gaussian noise of any covariance.
 
     Parameters
     ----------
-    scores : (n, k), each nearly one source
-    weights : (n,) or None
+    scores : passes over (n, k), each nearly one source
     max_iter : int, passes over the scores
-    n_threads : int, changes nothing but the time
     """
-    weight = float(len(scores)) if weights is None else float(weights.sum())
-    with one_blas_thread():
-        scores = scores - np.average(scores, axis=0, weights=weights)
-        weighted = scores if weights is None else scores * weights[:, None]
-        covariance = weighted.T @ scores / weight
+    weight, _, covariance, _ = scores(ScoreCovariance()).finalize()
     unmixing = np.diag(1 / np.sqrt(np.diag(covariance)))
     converged, nearly, n_iter = False, False, 0
     information = np.zeros(len(unmixing))
     while n_iter < max_iter and not converged:
-        move, information = newton_move(_sums(scores, weights, unmixing, n_threads))
+        move, information = newton_move(scores(TurnSums(unmixing)).finalize())
         n_iter += 1
         precision = np.sqrt(weight * information)[:, None]
         longest = float(np.abs(move).max(initial=0.0))
@@ -139,7 +123,7 @@ def polish_freely(scores: Any, weights: Any, *, max_iter: int, n_threads: int = 
     return Polished(unmixing, information, n_iter, converged, nearly)
 
 
-def newton_move(sums: _Sums) -> tuple[Any, Any]:
+def newton_move(sums: TurnMeans) -> tuple[Any, Any]:
     """The next move (k, k), y_j += sum_i y_i E_ij, and the information (k,).
 
     Functions are taken less E[f'(y)] y, which is what the unknown noise leaves of them.
@@ -163,7 +147,7 @@ def newton_move(sums: _Sums) -> tuple[Any, Any]:
     return move * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
 
 
-def _best_combination(spread: Any, tangents: Any, sums: _Sums) -> tuple[Any, Any]:
+def _best_combination(spread: Any, tangents: Any, sums: TurnMeans) -> tuple[Any, Any]:
     """B^-1 t (k, M) and I = t'B^-1 t (k,) of every source."""
     squares = np.einsum("mmi->mi", sums.products)
     spread = spread + RIDGE * np.eye(N_FUNCTIONS)[:, :, None] * squares
@@ -171,27 +155,7 @@ def _best_combination(spread: Any, tangents: Any, sums: _Sums) -> tuple[Any, Any
     return coefficients, np.maximum(np.einsum("im,mi->i", coefficients, tangents), 0.0)
 
 
-@dataclass(frozen=True)
-class _Sums:
-    """Expectations over the turned scores y, with functions f_m, m = 1, ..., M.
-
-    y is centered where it is a factor. cross : (M, k, k), of f_m(y_i) y_j; products : (M, M, k),
-    of f_m f_l; means, slopes : (M, k), of f_m and f_m'; second : (k, k), of y_i y_j.
-    """
-
-    cross: Any
-    products: Any
-    means: Any
-    slopes: Any
-    second: Any
-
-    @property
-    def squares(self) -> Any:
-        """The expectations (k,) of y^2."""
-        return np.diag(self.second)
-
-
-def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
+def newton_turn(sums: TurnMeans, noise: Any, weight: float) -> tuple[Any, Any]:
     """The antisymmetric generator (k, k) of the next rotation, and the information (k,).
 
     Two sources that are Gaussian as far as the samples tell are not turned into each other.
@@ -206,7 +170,7 @@ def newton_turn(sums: _Sums, noise: Any, weight: float) -> tuple[Any, Any]:
     return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
 
 
-def _equations(sums: _Sums, noise: Any) -> tuple[Any, Any]:
+def _equations(sums: TurnMeans, noise: Any) -> tuple[Any, Any]:
     """E[g(y_i) y_j] - N_ij E[g'(y_i)] for all pairs (k, k), g without its linear part; I (k,)."""
     linear = np.einsum("mii->mi", sums.cross)
     tangents = linear - sums.squares * sums.slopes
@@ -217,48 +181,3 @@ def _equations(sums: _Sums, noise: Any) -> tuple[Any, Any]:
     corrected = sums.cross - noise * sums.slopes[:, :, None]
     corrected -= (linear / sums.squares)[:, :, None] * (sums.second - noise)
     return np.einsum("im,mij->ij", coefficients, corrected), information
-
-
-def _sums(scores: Any, weights: Any, rotation: Any, n_threads: int) -> _Sums:
-    n_rows, width = len(scores), rotation.shape[1]
-    size = max(1, -(-n_rows // (_PARTS * _BLOCK))) * _BLOCK
-    ranges = [(a, min(a + size, n_rows)) for a in range(0, n_rows, size)]
-    count = len(ranges)
-    cross = np.zeros((count, N_FUNCTIONS, width, width))
-    products = np.zeros((count, N_FUNCTIONS, N_FUNCTIONS, width))
-    means, slopes = np.zeros((2, count, N_FUNCTIONS, width))
-    second, first = np.zeros((count, width, width)), np.zeros((count, width))
-    total = np.zeros(count)
-
-    def part(index: int, start: int, stop: int) -> None:
-        for a in range(start, stop, _BLOCK):
-            b = min(a + _BLOCK, stop)
-            # Rows along the last axis: sums over them are products of matrices.
-            turned = rotation.T @ scores[a:b].T
-            values, derivatives = functions(turned)
-            weighted = values
-            if weights is None:
-                total[index] += b - a
-                first[index] += turned.sum(axis=1)
-                second[index] += turned @ turned.T
-                slopes[index] += derivatives.sum(axis=2)
-            else:
-                shares = weights[a:b]
-                weighted = values * shares
-                total[index] += shares.sum()
-                first[index] += turned @ shares
-                second[index] += (turned * shares) @ turned.T
-                slopes[index] += derivatives @ shares
-            means[index] += weighted.sum(axis=2)
-            cross[index] += weighted @ turned.T
-            own = weighted.transpose(1, 0, 2) @ values.transpose(1, 2, 0)
-            products[index] += own.transpose(1, 2, 0)
-
-    with one_blas_thread():
-        run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
-    weight = total.sum()
-    sums = [part.sum(axis=0) / weight for part in (cross, products, means, slopes, second, first)]
-    # Rows that stand for more of them have a mean of their own.
-    sums[0] -= sums[2][:, :, None] * sums[5]
-    sums[4] -= np.outer(sums[5], sums[5])
-    return _Sums(*sums[:5])

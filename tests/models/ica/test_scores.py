@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from latensor.refinement.ica_scores import (
+from latensor.models.ica.scores import (
     EDGES,
     N_CELLS,
     cells,

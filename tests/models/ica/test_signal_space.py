@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from latensor.estimation.ica_signal import (
+from latensor.models.ica.signal_space import (
     assumed_space,
     count_sources,
     diagonal,
