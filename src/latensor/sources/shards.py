@@ -128,7 +128,9 @@ class Source:
 
     def head(self, count: int | None = None) -> Batch:
         """The first block, or the first `count` units: centre and precision are taken from it."""
-        if self.first is not None and (count is None or len(self.first) >= count):
+        known = 0 if self.first is None else len(self.first)
+        # A first block that is not full holds everything.
+        if self.first is not None and (count is None or not self.kind.block <= known < count):
             return self.first if count is None else self.first.take(slice(0, count))
         held: list[Batch] = []
         for shard in range(len(self.shards)):
