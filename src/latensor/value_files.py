@@ -102,9 +102,9 @@ def encode(value: object, arrays: dict[str, Any], where: str = "value") -> Any:
 
     Parameters
     ----------
-    value : None, truth values, numbers, text, bytes, NumPy scalars and arrays (also arrays of
+    value : None, truth values, numbers, text, bytes, NumPy scalars, dtypes and arrays (also of
         objects that can be stored), CSR matrices, lists, tuples and dicts of such, members of
-        registered enumerations, and values of registered dataclasses and named tuples
+        registered enumerations, and values of registered classes
     arrays : filled by name
     where : what to call `value` in messages
 
@@ -135,6 +135,8 @@ class _Encoder:
             return {"complex": [self.encode(v, where, depth) for v in (value.real, value.imag)]}
         if cls is bytes:
             return {"bytes": value.hex()}
+        if isinstance(value, np.dtype) and value.kind in _NUMBERS_AND_TEXT:
+            return {"dtype": value.str}
         if isinstance(value, np.generic):
             return {"scalar": self._scalar(value, where)}
         if cls is list:
@@ -251,6 +253,13 @@ def _read_scalar(content: Any, arrays: Mapping[str, Any], depth: int) -> Any:
     return np.frombuffer(raw, dtype)[0]
 
 
+def _read_dtype(content: Any, arrays: Mapping[str, Any], depth: int) -> Any:
+    dtype = np.dtype(str(content))
+    if dtype.kind not in _NUMBERS_AND_TEXT:
+        raise InvalidInputError("its value holds a dtype of neither numbers nor text")
+    return dtype
+
+
 def _read_float(content: Any, arrays: Mapping[str, Any], depth: int) -> float:
     return {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[content]
 
@@ -318,6 +327,7 @@ _READERS: dict[str, Callable[[Any, Mapping[str, Any], int], Any]] = {
     ),
     "csr": _read_csr,
     "dict": _read_dict,
+    "dtype": _read_dtype,
     "enum": _read_enum,
     "float": _read_float,
     "int": lambda content, arrays, depth: int(content, 16),

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.value_files import storable
 
 # Above this share of unexplained third moment the start from moments often failed (recipe of the
 # portfolio: 11 of 32 runs, against 1 of 22 below).
@@ -19,6 +20,7 @@ _MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]"}
 _VERDICTS = ((BAD, "do not trust"), (CAUTION, "caution"))
 
 
+@storable
 @dataclass(frozen=True)
 class MixtureCertificate:
     """What can be said about a fitted mixture; `print` it for plain words.

@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
 from latensor.engines import LocalEngine
+from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
 from latensor.estimation.parameters import Range, check_parameters
@@ -32,7 +33,7 @@ class UndeterminedAttributeError(AttributeError, NotIdentifiableError):
     """A fitted attribute that the data do not determine: `hasattr` says no, an access says why."""
 
 
-class LatentEstimator(BaseEstimator):  # type: ignore[misc]
+class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of every model.
 
     A subclass stores its parameters in `__init__` and defines
@@ -125,6 +126,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         X, y, sample_weight : as for `fit`
         """
         self._check_parameters()
+        self._check_not_loaded("partial_fit")
         fresh = not self._has_started()
         source = self._source(X, y, sample_weight, reset=fresh)
         self._model().check_streaming()
@@ -151,6 +153,7 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         enough samples yet to choose any.
         """
         name = type(self).__name__
+        self._check_not_loaded("merge")
         for role, model in (("self", self), ("other", other)):
             if type(model) is not type(self) or not model._has_started():
                 raise InvalidInputError(f"{role} must be a {name} that has seen samples")
@@ -315,7 +318,8 @@ class LatentEstimator(BaseEstimator):  # type: ignore[misc]
         return read_new(self, X)
 
     def _forget(self, everything: bool = False) -> None:
-        for name in ("_answer", *self._fitted_names, *(("_stream",) if everything else ())):
+        gone = ("_stream", "_is_loaded") if everything else ()
+        for name in ("_answer", *self._fitted_names, *gone):
             self.__dict__.pop(name, None)
 
     def _has_started(self) -> bool:

@@ -1,15 +1,17 @@
 """Models in files, and checkpoints of fits: without pickle, whole or not at all.
 
-How an estimator is saved. Its class is registered by `@saved_estimator`; the file holds the name
-of the class, its settings and its state, all of them plain values (`latensor.value_files`):
+How an estimator is saved. Its class is registered, by `@saved_estimator` or because it is a public
+name over `SavedEstimator`; the file holds the name of the class, its settings and its state, all of
+them plain values (`latensor.value_files`):
 
     {"class": "PCA", "settings": {"n_components": 3, ...}, "state": {...}}
 
 The class gives its state by `_saved_state()`, a dict with text as keys, and takes one back by
 `_restore_state(state)`. The state comes from a file that anybody may have written: a class takes
 out of it the names that it knows, never all that it finds, and checks shapes and types before it
-uses them; whatever it raises leaves `load` as an InvalidInputError. Types within a state are
-registered by `storable`. `save_estimator(model, path)` and `load(path)` do the rest.
+uses them; whatever it raises leaves `load` as an InvalidInputError. Types within a state, as a
+certificate, are registered by `storable`. `save_estimator(model, path)` and `load(path)` do the
+rest. `SavedEstimator` does all of this for estimators whose fitted attributes are plain values.
 
 Other things are saved under a kind of their own: `write_value(path, value, kind)` writes them, and
 `register_kind(kind, restore)` tells `load` what to make of the value.
@@ -23,13 +25,15 @@ import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
+import latensor
 from latensor.decomposition.result import DECOMPOSITION, Decomposition, Origin, Status
 from latensor.decomposition.tucker import TuckerDecomposition
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 from latensor.value_files import (
@@ -46,6 +50,7 @@ from latensor.whole_files import PathLike
 __all__ = [
     "FORMAT_VERSION",
     "Journal",
+    "SavedEstimator",
     "decode",
     "encode",
     "load",
@@ -102,6 +107,72 @@ def save_estimator(model: Any, path: PathLike) -> Path:
     settings = {n: v for n, v in model.get_params(deep=False).items() if _can_be_stored(v)}
     value = {"class": name, "settings": settings, "state": model._saved_state()}
     return write_value(path, value, ESTIMATOR)
+
+
+class SavedEstimator:
+    """`save` for estimators that answer from their fitted attributes alone.
+
+    A public class over it is known to `load` by its name. What a stream needs to go on is not
+    saved, for it may hold samples of the user: a loaded estimator refuses to add to what it has
+    learned (`_check_not_loaded`).
+    """
+
+    # Fitted attributes, and what else answers need.
+    _fitted_names: ClassVar[frozenset[str]] = frozenset()
+    _saved_names: ClassVar[frozenset[str]] = frozenset(
+        {"n_features_in_", "feature_names_in_", "_dtype"}
+    )
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith("latensor.") and cls.__name__ in dir(latensor):
+            saved_estimator(cls)
+
+    def save(self, path: PathLike) -> Path:
+        """Write the fitted model into a file that `lt.load` reads, without pickle.
+
+        Settings and fitted attributes are kept; what a stream needs to go on is not. Settings that
+        have no plain value (functions, generators of random numbers) have their defaults in a
+        loaded model, and arrays come back as NumPy arrays.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        check_is_fitted(self)
+        return save_estimator(self, path)
+
+    def _saved_state(self) -> dict[str, Any]:
+        state: dict[str, Any] = {}
+        for name in sorted(self._fitted_names | self._saved_names):
+            try:
+                state[name] = getattr(self, name)
+            except AttributeError as error:
+                # Not all models have all of them; but one that the data leave open says why.
+                if isinstance(error, NotIdentifiableError):
+                    raise
+        if "_dtype" in state:
+            state["_dtype"] = np.dtype(state["_dtype"])
+        return state
+
+    def _restore_state(self, state: dict[str, Any]) -> None:
+        unknown = set(state) - self._fitted_names - self._saved_names
+        if unknown:
+            raise InvalidInputError(f"a {type(self).__name__} has no {sorted(unknown)[0]!r}")
+        if type(state["n_features_in_"]) is not int or not isinstance(
+            state.get("_dtype", np.dtype(float)), np.dtype
+        ):
+            raise InvalidInputError("its features are not counted")
+        for name, value in state.items():
+            setattr(self, name, value)
+        self._is_loaded = True
+
+    def _check_not_loaded(self, method: str) -> None:
+        if self.__dict__.get("_is_loaded"):
+            raise InvalidInputError(
+                f"{method}: this {type(self).__name__} was loaded from a file, which holds what it "
+                "has learned but not the sums to go on with: call fit, or partial_fit of a clone"
+            )
 
 
 def _can_be_stored(value: object) -> bool:

@@ -36,6 +36,7 @@ from latensor.moments.sums import Folded, Joint
 from latensor.sources.pairs import PairReader
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
+from latensor.value_files import storable
 from latensor.whitening import (
     CanonicalDirections,
     canonical_directions,
@@ -51,6 +52,7 @@ _MAX_SPARSE_COVARIANCE = 2000
 _SPARSE_DIRECTIONS = 500
 
 
+@storable
 @dataclass(frozen=True)
 class CCACertificate:
     """How far the canonical directions can be trusted.
@@ -277,6 +279,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     _n_targets: int
     _takes_sparse = True
     _min_samples = 2
+    _saved_names = LatentEstimator._saved_names | {"_n_targets"}
     _fitted_names = frozenset(
         {
             "correlations_",

@@ -28,11 +28,13 @@ from latensor.moments.row_sums import CovarianceSums, centre_of
 from latensor.moments.sketch import CovarianceSketchAccumulator
 from latensor.moments.sketch_sums import SketchedCovariance
 from latensor.moments.sums import Folded, Joint
+from latensor.value_files import storable
 
 # Up to here a stream keeps the exact covariance (128 MB); beyond, a sketch of leading directions.
 _MAX_COVARIANCE_FEATURES = 4096
 
 
+@storable
 @dataclass(frozen=True)
 class PCACertificate:
     """How far the subspace of a PCA can be trusted.

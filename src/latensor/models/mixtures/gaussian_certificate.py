@@ -8,12 +8,14 @@ import numpy as np
 
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.value_files import storable
 
 # Below so many rows per feature the optimum of the likelihood is not the better model: with 3.3 a
 # tied or diagonal covariance had the higher held-out likelihood in all settings, with 8 in none.
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 
 
+@storable
 @dataclass(frozen=True)
 class GaussianMixtureCertificate(MixtureCertificate):
     """What can be said about a fitted Gaussian mixture; `print` it for plain words.

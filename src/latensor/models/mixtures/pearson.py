@@ -32,6 +32,7 @@ from latensor.moments.univariate import PowerSums, SixMoments
 from latensor.refinement.em import em
 from latensor.refinement.gaussian import GaussianState, SphericalFamily
 from latensor.sources.shards import Source
+from latensor.value_files import storable
 
 # Roots tried by likelihood, and the steps each is tried for.
 _MOST_ROOTS = 4
@@ -40,6 +41,7 @@ _TRIAL_STEPS = 60
 _SCALES = (1e-140, 1e150)
 
 
+@storable
 @dataclass(frozen=True)
 class PearsonCertificate(Findings):
     """How far two Gaussians on a line can be trusted; `print` it for plain words.
