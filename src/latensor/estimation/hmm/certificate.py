@@ -7,6 +7,7 @@ from typing import Any
 
 from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
 from latensor.estimation.findings import listed, present
+from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
 _FIRM, _DOUBTFUL = 2.0, 1.0
@@ -17,6 +18,7 @@ _CONDITION = 100.0
 _SAME = 0.002
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class HMMCertificate:
     """What speaks for and against the states of a fit.

@@ -13,6 +13,7 @@ from latensor.estimation.learn import Answer
 from latensor.models.ica.read_off import Unmixing
 from latensor.models.ica.refinement import TOGETHER
 from latensor.models.ica.rotation import gaussian_bound
+from latensor.value_files import storable
 
 _NOISE = {
     "none": "none is assumed",
@@ -33,6 +34,7 @@ def gaussian_kurtosis(count: int) -> float:
     return 3.3 + 1.2 * float(np.sqrt(count - 1))
 
 
+@storable
 @dataclass(frozen=True)
 class ICACertificate(Findings):
     """What can be said about unmixed sources; `print` it for plain words.
