@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from latensor.arrays import check_mode, is_complex, resolve, to_host
+from latensor.arrays import (
+    Array,
+    Namespace,
+    check_mode,
+    is_array,
+    is_complex,
+    like,
+    resolve,
+    to_host,
+)
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.decomposition.setup import check_limits
 from latensor.decomposition.tucker.orthogonal import Truncation
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
+from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor
 
 Method: TypeAlias = Literal["auto", "sequential", "hosvd", "hooi", "randomized"]
@@ -95,6 +106,7 @@ def check_method(
     max_iter: int | None,
     callback: object,
     data: Contractible,
+    mask: object = None,
 ) -> bool:
     """Refuse combinations that would leave an argument without effect; whether to iterate."""
     if method not in _METHODS:
@@ -111,6 +123,22 @@ def check_method(
     if (nonnegative or init is not None) and not rule.fixed:
         cause = "nonnegative=True" if nonnegative else "init"
         raise InvalidInputError(f"{cause} needs ranks as integers, one per mode or one for all")
+    if mask is not None:
+        if nonnegative:
+            raise InvalidInputError(
+                "mask with nonnegative=True is not offered: leave one of them out, or use "
+                "lt.decompose, which has both"
+            )
+        if method not in ("auto", "hooi") or not rule.fixed:
+            raise InvalidInputError(
+                "mask needs ranks as integers and method='auto' or 'hooi': missing entries are "
+                "completed by iterating"
+            )
+        if not isinstance(data, DenseTensor):
+            raise InvalidInputError(
+                f"mask is for dense arrays, but the tensor is a {type(data).__name__}: a sparse "
+                "tensor with few observed entries is a task for lt.decompose"
+            )
     iterates = nonnegative or method == "hooi" or (method == "auto" and rule.fixed)
     settings = {"init": init, "tol": tol, "max_iter": max_iter, "callback": callback}
     unused = [name for name, value in settings.items() if value is not None]
@@ -121,6 +149,38 @@ def check_method(
             "leave out, or use method='hooi'"
         )
     return iterates
+
+
+def read_mask(xp: Namespace, mask: Any, data: DenseTensor, rule: Truncation) -> Array:
+    """Truth values in the shape of the tensor, at least as many true as there are parameters."""
+    host = np.asarray(to_host(mask) if is_array(mask) else mask)
+    if host.shape != tuple(data.shape):
+        raise InvalidInputError(f"mask has shape {host.shape}, but the tensor {tuple(data.shape)}")
+    if host.dtype.kind not in "biuf" or not np.isin(host, (0, 1)).all():
+        raise InvalidInputError("mask must hold truth values, True where an entry was observed")
+    ranks = [rule.ranks.get(m, d) for m, d in enumerate(data.shape)]
+    needed = prod(ranks) + sum((data.shape[m] - r) * r for m, r in rule.ranks.items())
+    observed = int(host.sum())
+    if observed < needed:
+        raise InvalidInputError(
+            f"mask leaves {observed} observed entries for the {needed} free parameters of ranks "
+            f"{tuple(ranks)}: at least as many are needed"
+        )
+    return like(host.astype(bool), data.array)
+
+
+def read_fixed(fixed_modes: Sequence[int], init: object, rule: Truncation) -> tuple[int, ...]:
+    """The modes whose factors stay as in `init`."""
+    order = max(rule.modes) + 1
+    fixed = tuple(sorted({check_mode(mode, order, "fixed_modes") for mode in fixed_modes}))
+    if fixed and init is None:
+        raise InvalidInputError(
+            f"fixed_modes={fixed} needs init: a Tucker tensor that holds the factors to keep"
+        )
+    for mode in fixed:
+        if mode not in rule.modes:
+            raise InvalidInputError(f"fixed_modes={fixed} names mode {mode}, which has no factor")
+    return fixed
 
 
 def read_init(init: Any, data: Contractible, rule: Truncation, nonnegative: bool) -> TuckerTensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +15,24 @@ from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import DECOMPOSITION, Status
 from latensor.decomposition.setup import as_tensor
-from latensor.decomposition.tucker.arguments import Method, check_method, read_init, read_ranks
+from latensor.decomposition.tucker.arguments import (
+    Method,
+    check_method,
+    read_fixed,
+    read_init,
+    read_mask,
+    read_ranks,
+)
 from latensor.decomposition.tucker.compression import orthonormal_form
+from latensor.decomposition.tucker.fixed import FixedFactors
 from latensor.decomposition.tucker.nonnegative import nonnegative_fit
+from latensor.decomposition.tucker.observed import ObservedTensor
 from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     all_orthogonal,
     expanded,
+    explicit_loss,
     rescaled,
 )
 from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
@@ -34,6 +44,7 @@ from latensor.value_files import storable, write_value
 storable(TuckerTensor)
 _TOL, _MAX_ITER = 1e-4, 100
 _NONNEGATIVE_TOL, _NONNEGATIVE_MAX_ITER = 1e-6, 500
+_MASKED_TOL, _MASKED_MAX_ITER = 1e-8, 1000
 
 
 @storable
@@ -46,7 +57,8 @@ class TuckerDecomposition:
     Attributes
     ----------
     tensor : TuckerTensor
-    residual : float, Frobenius norm of what is left relative to that of the data
+    residual : float, Frobenius norm of what is left relative to that of the data (with a mask:
+        of the observed entries)
     n_iter : int, sweeps over the modes; 0 for the methods that do not iterate
     status : Status
     history : (n_iter,) float array, the residual after every sweep
@@ -127,6 +139,8 @@ def tucker(
     tol: float | None = None,
     max_iter: int | None = None,
     init: object = None,
+    fixed_modes: Sequence[int] = (),
+    mask: object = None,
     random_state: RandomState = None,
     callback: Callback | None = None,
 ) -> TuckerDecomposition:
@@ -158,11 +172,15 @@ def tucker(
         the other modes have None for a factor
     nonnegative : bool, keep every entry of core and factors at or above zero; the factors then
         have unit columns in place of orthonormal ones, and `ranks` must be integers
-    tol : float, iterate until a sweep lowers the squared residual by less than this share
-        (default 1e-4; nonnegative: 1e-6)
-    max_iter : int, sweeps (default 100; nonnegative: 500)
+    tol : float, iterate until a sweep lowers the squared residual by less than this fraction
+        (default 1e-4; nonnegative: 1e-6; with a mask: 1e-8). Small tensors, of up to 2^15 entries,
+        are first followed to 1e-10 from several starts where the first converges slowly
+    max_iter : int, sweeps (default 100; nonnegative: 500; with a mask: 1000)
     init : TuckerTensor, TuckerDecomposition or pair (core, factors) to start from; never changed.
         Without `nonnegative` only the span of its factors counts
+    fixed_modes : modes whose factors stay exactly as in `init`; the others are fitted beside them
+    mask : array of truth values, True where an entry was observed; the others are not fitted, and
+        may be NaN. For dense arrays, with ranks as integers
     random_state : int, Generator or None; used by "auto" and "randomized", by nonnegative starts,
         and for tensors that are not dense
     callback : called after every sweep with a state that has `iteration`, `residual` and
@@ -184,9 +202,15 @@ def tucker(
     """
     data = as_tensor(tensor)
     rule = read_ranks(ranks, error, modes, data.shape)
-    iterates = check_method(method, nonnegative, rule, init, tol, max_iter, callback, data)
+    iterates = check_method(method, nonnegative, rule, init, tol, max_iter, callback, data, mask)
+    fixed = read_fixed(fixed_modes, init, rule)
     given = None if init is None else read_init(init, data, rule, nonnegative)
     xp, rng = resolve(tensor=data.reference)[0], generator(random_state)
+    observed = None
+    if mask is not None:
+        assert isinstance(data, DenseTensor)
+        observed = read_mask(xp, mask, data, rule)
+        data = DenseTensor(xp.where(observed, data.array, xp.zeros_like(data.array)))
     exact = None if nonnegative else orthonormal_form(xp, data, rule.ranks)
     source, energy, scale = rescaled(xp, data if exact is None else DenseTensor(exact.core))
     if energy == 0.0:
@@ -194,20 +218,45 @@ def tucker(
     if nonnegative:
         monitor = Monitor(energy, None, max_iter or _NONNEGATIVE_MAX_ITER, callback)
         limit = _NONNEGATIVE_TOL if tol is None else tol
-        fitted = nonnegative_fit(xp, source, rule, rng, given, limit, monitor, scale)
+        fitted = nonnegative_fit(xp, source, rule, rng, given, limit, monitor, scale, fixed)
         return _finish(*fitted, monitor)
-    fit = OrthogonalFit(xp, source, rule, energy, rng)
-    monitor = Monitor(energy, None, max_iter or _MAX_ITER, callback)
+    frame = None
+    if fixed and given is not None:
+        frame = FixedFactors.of(given.factors, fixed, exact)
+        given = replace(
+            given, factors=tuple(None if m in fixed else f for m, f in enumerate(given.factors))
+        )
+        rule = rule.without(fixed)
 
     def assemble(state: Subspaces) -> Any:
-        whole = state if exact is None else expanded(exact, state)
+        whole = state if exact is None else expanded(exact, state, fixed)
         core, factors = all_orthogonal(xp, whole, rule.modes, rotate=method != "hosvd")
+        if frame is not None:
+            core, factors = frame.restore(xp, core, factors)
         return TuckerTensor(core * scale, factors)
 
-    found = fit.start(method) if given is None else fit.start_from(given.factors, exact)
+    seen = source if frame is None else frame.project(source)
+    fit = OrthogonalFit(xp, seen, rule, energy, rng)
+    start = None if given is None else fit.start_from(given.factors, exact)
+    if observed is not None:
+        assert isinstance(source, DenseTensor)
+        monitor = Monitor(energy, None, max_iter or _MASKED_MAX_ITER, callback)
+        problem = ObservedTensor(xp, source.array, observed, rule, frame)
+        limit = _MASKED_TOL if tol is None else tol
+        completed, status = problem.fit(start, limit, monitor, assemble)
+        residual = monitor.relative(completed.loss)
+        return _finish(assemble(completed.found), residual, status, monitor)
+    monitor = Monitor(energy, None, max_iter or _MAX_ITER, callback)
+    found = fit.start(method) if start is None else start
     status = Status.CONVERGED
     if iterates:
+        if start is None:
+            found = fit.search(found)
         found, status = fit.iterate(found, _TOL if tol is None else tol, monitor, assemble)
+    if frame is not None and isinstance(source, DenseTensor) and exact is None:
+        form = assemble(found)
+        loss = explicit_loss(xp, source.array, form.core / scale, form.factors)
+        return _finish(form, monitor.relative(loss), status, monitor)
     return _finish(assemble(found), fit.residual(found), status, monitor)
 
 

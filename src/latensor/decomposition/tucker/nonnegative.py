@@ -59,11 +59,13 @@ class NonnegativeSweeps:
     tensor : what is fitted
     modes : the modes that have a factor
     energy : float, its squared norm
+    fixed : the modes whose factors stay as they are
     """
 
     tensor: Contractible
     modes: tuple[int, ...]
     energy: float
+    fixed: tuple[int, ...] = ()
 
     def sweep(self, parts: Parts) -> Parts:
         """Every factor in turn, then the core; never raises the loss but by rounding."""
@@ -76,6 +78,10 @@ class NonnegativeSweeps:
         def update(mode: int, seen: Array) -> None:
             nonlocal core, image
             host = widened(to_host(seen))
+            if mode in self.fixed:
+                if mode == self.modes[-1]:
+                    image = multiply_mode(host, factors[mode].T, mode)
+                return
             rows = unfolding(core, mode)
             others = [None if m == mode else g for m, g in enumerate(grams)]
             gamma = unfolding(_multiplied(core, others), mode) @ rows.T
@@ -169,6 +175,7 @@ def nonnegative_fit(
     tol: float,
     monitor: Monitor,
     scale: float = 1.0,
+    fixed: tuple[int, ...] = (),
 ) -> tuple[TuckerTensor, float, Status]:
     """A nonnegative Tucker decomposition with given ranks.
 
@@ -184,6 +191,7 @@ def nonnegative_fit(
     tol : float, relative decrease of the squared residual that counts as progress
     monitor : keeps the history; its squared norm is that of the tensor
     scale : float, what the tensor was divided by
+    fixed : modes whose factors stay as in `init`
 
     Returns
     -------
@@ -191,11 +199,11 @@ def nonnegative_fit(
     iteration ended.
     """
     energy, reference = monitor.squared_norm, tensor.reference
-    sweeps = NonnegativeSweeps(tensor, rule.modes, energy)
+    sweeps = NonnegativeSweeps(tensor, rule.modes, energy, fixed)
     start = _start(xp, tensor, rule, energy, rng, tol) if init is None else _given(init, scale)
 
     def assemble(parts: Parts) -> Any:
-        core, factors = _sorted(parts)
+        core, factors = _sorted(parts, fixed)
         native = tuple(None if f is None else like(f, reference) for f in factors)
         return TuckerTensor(like(core * scale, reference), native)
 
@@ -285,11 +293,11 @@ def _leading_parts(xp: Namespace, small: Subspaces, rule: Truncation) -> list[An
     return factors
 
 
-def _sorted(parts: Parts) -> tuple[Any, list[Any]]:
-    """Core and factors with the slices of the core by falling norm."""
+def _sorted(parts: Parts, fixed: Sequence[int]) -> tuple[Any, list[Any]]:
+    """Core and factors with the slices of the core by falling norm, but for fixed modes."""
     core, factors = parts.core, list(parts.factors)
     for mode, factor in enumerate(factors):
-        if factor is None:
+        if factor is None or mode in fixed:
             continue
         order = np.argsort(-np.linalg.norm(unfolding(core, mode), axis=1), kind="stable")
         core = np.take(core, order, axis=mode)

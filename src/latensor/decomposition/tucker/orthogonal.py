@@ -67,6 +67,15 @@ class Truncation:
         """Whether all ranks are known beforehand."""
         return all(mode in self.ranks for mode in self.modes)
 
+    def without(self, modes: Sequence[int]) -> Truncation:
+        """The same for all modes but some."""
+        return Truncation(
+            tuple(m for m in self.modes if m not in modes),
+            {m: rank for m, rank in self.ranks.items() if m not in modes},
+            {m: share for m, share in self.shares.items() if m not in modes},
+            self.total,
+        )
+
 
 @dataclass(frozen=True)
 class Subspaces:
@@ -307,11 +316,11 @@ def explicit_loss(
     return total
 
 
-def expanded(outer: Subspaces, inner: Subspaces) -> Subspaces:
-    """Subspaces of the core of `outer` as subspaces of its tensor."""
+def expanded(outer: Subspaces, inner: Subspaces, skip: Sequence[int] = ()) -> Subspaces:
+    """Subspaces of the core of `outer` as subspaces of its tensor; modes in `skip` have none."""
     bases = tuple(
-        theirs if ours is None else ours if theirs is None else ours @ theirs
-        for ours, theirs in zip(outer.bases, inner.bases, strict=True)
+        theirs if ours is None or m in skip else ours if theirs is None else ours @ theirs
+        for m, (ours, theirs) in enumerate(zip(outer.bases, inner.bases, strict=True))
     )
     return Subspaces(inner.core, bases, outer.loss + inner.loss)
 

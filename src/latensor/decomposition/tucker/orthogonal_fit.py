@@ -9,9 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, Namespace, machine_epsilon
+from latensor.arrays import Array, Namespace, like, machine_epsilon, to_host
 from latensor.arrays.subspace import orthonormal
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.problem import widened
 from latensor.decomposition.result import Status
 from latensor.decomposition.tucker.compression import (
     compress,
@@ -19,6 +20,7 @@ from latensor.decomposition.tucker.compression import (
     has_grams,
     oversampled,
 )
+from latensor.decomposition.tucker.multistart import best_subspaces, is_searchable
 from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
@@ -34,7 +36,7 @@ from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 
 # So many rounding errors of the energy make a difference of two energies worthless.
-CANCELLATION = 1e5
+CANCELLATION = 1e7
 # A sketch pays off where a mode is this many times longer than what a sketch keeps of it.
 _LONG = 8
 # The core is small enough to be iterated closer than the tensor.
@@ -110,6 +112,9 @@ class OrthogonalFit:
 
     def start_from(self, factors: Sequence[Array | None], exact: Subspaces | None) -> Subspaces:
         """The point that given factors span, in coordinates of `exact` where there is one."""
+        ranks, shape = self.rule.ranks, self.tensor.shape
+        if sum(rank < shape[mode] for mode, rank in ranks.items()) <= 1:
+            return self.start("sequential")  # a single mode is cut once for all, from any start
         bases: list[Array | None] = [None] * len(factors)
         for mode, factor in enumerate(factors):
             outer = None if exact is None else exact.bases[mode]
@@ -120,6 +125,25 @@ class OrthogonalFit:
         core = self.tensor.contract(*(None if b is None else conjugated(b) for b in bases))
         loss = max(self.energy - squared_norm(self.xp, core), 0.0)
         return Subspaces(core, tuple(bases), loss)
+
+    def search(self, start: Subspaces) -> Subspaces:
+        """The best of several starts, for small dense tensors; see `multistart`."""
+        tensor, shape = self.tensor, self.tensor.shape
+        floor = 100 * machine_epsilon(tensor.reference) * self.energy
+        if not (
+            isinstance(tensor, DenseTensor)
+            and self.rule.fixed
+            and is_searchable(shape)
+            and self._to_sweep(start, shape)
+            and start.loss > floor
+        ):
+            return start
+        array = widened(to_host(tensor.array))
+        hosts = [None if b is None else widened(to_host(b)) for b in start.bases]
+        found = best_subspaces(array, hosts, self.energy)
+        bases = tuple(None if b is None else like(b, tensor.array) for b in found)
+        core = tensor.contract(*(None if b is None else conjugated(b) for b in bases))
+        return Subspaces(core, bases, max(self.energy - squared_norm(self.xp, core), 0.0))
 
     def iterate(
         self,
