@@ -20,6 +20,7 @@ _HOMES = {
     "datasets": (),
     "decomposition": (
         "Decomposition",
+        "constraints",
         "decompose",
         "parafac2",
         "tensor_train",

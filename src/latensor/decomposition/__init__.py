@@ -2,6 +2,7 @@
 
 import sys
 
+from latensor.decomposition import constraints
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
 from latensor.decomposition.algorithms.gauss_newton import GaussNewton
 from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
@@ -52,6 +53,7 @@ __all__ = [
     "SymmetricLeastSquares",
     "SymmetricSpectral",
     "TuckerDecomposition",
+    "constraints",
     "decompose",
     "parafac2",
     "tensor_train",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
@@ -11,6 +11,8 @@ from typing import Any
 from latensor.arrays import RandomState, generator, one_blas_thread, to_host
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
 from latensor.decomposition.auto import Automatic
+from latensor.decomposition.constraints import Constraint
+from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside_constraints
 from latensor.decomposition.gradients import with_cp_gradient
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.progress import watched
@@ -32,6 +34,7 @@ def decompose(
     algorithm: Any = "auto",
     symmetric: bool | None = None,
     nonnegative: bool = False,
+    constraints: Mapping[int, Constraint] | None = None,
     mask: object = None,
     init: object = None,
     fixed_modes: Sequence[int] = (),
@@ -55,6 +58,8 @@ def decompose(
     algorithm : "auto", or a settings object such as `AlternatingLeastSquares(ridge=0.1)`
     symmetric : bool, fit one factor that all modes share; the tensor must be symmetric
     nonnegative : bool, keep every factor at or above zero
+    constraints : dict from modes to values of `lt.constraints`: `Unimodal()`, `Monotone()`,
+        `Smooth(10.0)`, `Sparse(0.1)`, `Simplex()`, `Nonnegative()`. Columns satisfy them exactly
     mask : array of truth values, True where an entry was observed; the others are not fitted, and
         may be NaN. For a SparseTensor a SparseTensor whose stored entries are the observed ones
     init : CPTensor, Decomposition or pair (weights, factors) to start from; never changed
@@ -83,6 +88,9 @@ def decompose(
         "max_iter": max_iter,
     }
     settings = {name: value for name, value in settings.items() if value is not None}
+    if constraints:
+        refuse_beside_constraints(algorithm, symmetric, ridge, fixed_modes)
+        algorithm = ConstrainedFit(constraints)
     if isinstance(algorithm, str):
         if algorithm != "auto":
             raise InvalidInputError(
