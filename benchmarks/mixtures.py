@@ -32,7 +32,7 @@ from latensor.datasets.mixtures import (
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
-from latensor.models.multi_view_mixture import MultiViewMixture
+from latensor.models.views.multi_view import MultiViewMixture
 
 OURS, RAW = "latensor", "latensor refine=0"
 ONE, TEN = "sklearn n_init 1", "sklearn n_init 10"

@@ -51,6 +51,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     _takes_sparse: ClassVar[bool] = False
     _allows_missing: ClassVar[bool] = False
     _min_samples: ClassVar[int] = 1
+    # What else the first batch says about the data: a spawned worker knows it too.
+    _input_names: ClassVar[tuple[str, ...]] = ()
     # Parameters that have intervals with the values they can take, and what tells components apart.
     _intervals_of: ClassVar[tuple[Mapping[str, tuple[float, float]], str]] = ({}, "")
 
@@ -180,7 +182,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("self must have seen samples: call partial_fit or fit first")
         self._stream, stream = self._fixed(self._resumed(self._stream), now=True).spawned()
         worker: Self = clone(self)
-        for name in ("n_features_in_", "feature_names_in_", "_dtype"):
+        for name in ("n_features_in_", "feature_names_in_", "_dtype", *self._input_names):
             if name in self.__dict__:
                 setattr(worker, name, self.__dict__[name])
         worker._stream = stream

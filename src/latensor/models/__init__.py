@@ -12,8 +12,8 @@ from latensor.models.mixtures.gaussian import GaussianMixture
 from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
-from latensor.models.multi_view_mixture import MultiViewMixture
 from latensor.models.single_topic import SingleTopic
+from latensor.models.views.multi_view import MultiViewMixture
 
 __all__ = [
     "CCA",

@@ -1,382 +1,262 @@
-"""Means, cross-covariances and third cross moments of several views, as mergeable sums.
+"""Means, cross-covariances and third cross moments of several views, as plain sums.
 
-Third moments are kept between three views, along a fixed frame of each and around fixed centers,
+Third moments are kept between three views, along a fixed frame of each and around fixed centres,
 and brought to the means at the end, which is exact, since means and cross-covariances are.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import scipy.sparse
 
+from latensor.arrays import Array
 from latensor.arrays.threads import one_blas_thread
-from latensor.exceptions import InvalidInputError
-from latensor.moments.batches import (
-    cross_scatter,
-    only_rounding,
-    refuse_overflow,
-    total_weight,
-    weighted_mean,
-)
+from latensor.moments.batch import Batch
+from latensor.moments.batches import only_rounding, refuse_overflow
+from latensor.moments.sums import Sums
 
 # Views of up to so many features keep all their directions in a stream.
 _WHOLE = 32
-_ROWS_PER_DIRECTION = 20
-_FEWEST_ROWS = 1000
+
+Core = tuple[int, int, int]
+Pairs = dict[tuple[int, int], Any]
 
 
 @dataclass(frozen=True)
-class ViewMoments:
-    """Central moments of views x_1, x_2, ... of the same samples.
+class ViewCovariances:
+    """Means, variances and cross-covariances of views x_1, x_2, ... of the same samples.
 
     Attributes
     ----------
     count : int
     weight : float
     means : list of (d_t,)
-    variances : list of (d_t,)
+    variances : list of (d_t,), zero where a feature does not vary
     cross : (t, s) -> (d_t, d_s) cross-covariance, t < s
-    core : the three views of the third moment
-    frames : three (d_t, q_t) matrices F_t
-    third : (q_1, q_2, q_3), E (F_1'x_1) (x) (F_2'x_2) (x) (F_3'x_3)
-    squares : (t, s) -> (d_t, q_s), E (x_t)_i^2 F_s'x_s for every view t and core view s != t
     """
 
     count: int
     weight: float
     means: list[Any]
     variances: list[Any]
-    cross: dict[tuple[int, int], Any]
-    core: tuple[int, int, int]
-    frames: list[Any]
-    third: Any
-    squares: dict[tuple[int, int], Any]
+    cross: Pairs
 
     def between(self, t: int, s: int) -> Any:
         """The cross-covariance (d_t, d_s) of two views."""
         return self.cross[t, s] if t < s else self.cross[s, t].T
 
 
-class ViewCovariances:
-    """Means, variances and cross-covariances of several views."""
+@dataclass(frozen=True)
+class ViewMoments:
+    """Central third moments of views, beside their covariances.
 
-    def __init__(self) -> None:
-        self.count = 0
-        self.weight = 0.0
-        self.means: list[Any] = []
-        self.scatters: dict[tuple[int, int], Any] = {}
-        self.squares: list[Any] = []
-
-    def update(self, views: list[Any], weights: Any = None) -> Self:
-        """Add samples: one (n, d_t) array or sparse matrix per view."""
-        n_rows = views[0].shape[0]
-        # An overflow is told by `_add`.
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
-            means = [weighted_mean(view, weights) for view in views]
-            scatters = {
-                (t, s): cross_scatter(views[t], means[t], views[s], means[s], weights)
-                for t, s in combinations(range(len(views)), 2)
-            }
-            squares = [
-                _square_sums(view, mean, weights) for view, mean in zip(views, means, strict=True)
-            ]
-        return self._add(n_rows, total_weight(n_rows, weights), means, scatters, squares)
-
-    def merge(self, other: ViewCovariances) -> Self:
-        """Add the samples of another accumulator of the same views."""
-        if other.means:
-            self._add(other.count, other.weight, other.means, other.scatters, other.squares)
-        return self
-
-    def _add(
-        self,
-        count: int,
-        weight: float,
-        means: list[Any],
-        scatters: dict[tuple[int, int], Any],
-        squares: list[Any],
-    ) -> Self:
-        for sums in (*scatters.values(), *squares):
-            refuse_overflow(sums, "second")
-        if not self.means:
-            self.means, self.scatters, self.squares = list(means), dict(scatters), list(squares)
-        else:
-            total = self.weight + weight
-            share = self.weight * weight / total
-            shifts = [new - old for new, old in zip(means, self.means, strict=True)]
-            self.scatters = {
-                (t, s): known + scatters[t, s] + share * np.outer(shifts[t], shifts[s])
-                for (t, s), known in self.scatters.items()
-            }
-            self.squares = [
-                known + new + share * shift**2
-                for known, new, shift in zip(self.squares, squares, shifts, strict=True)
-            ]
-            self.means = [
-                old + weight / total * shift for old, shift in zip(self.means, shifts, strict=True)
-            ]
-        self.count += count
-        self.weight += weight
-        return self
-
-    def scaled(self, factor: float) -> ViewCovariances:
-        """The same with every sample counted `factor` times."""
-        result = ViewCovariances()
-        result.count, result.weight = round(factor * self.count), factor * self.weight
-        result.means = list(self.means)
-        result.scatters = {pair: factor * scatter for pair, scatter in self.scatters.items()}
-        result.squares = [factor * square for square in self.squares]
-        return result
-
-    @property
-    def cross(self) -> dict[tuple[int, int], Any]:
-        """The cross-covariances."""
-        return {pair: scatter / self.weight for pair, scatter in self.scatters.items()}
-
-    @property
-    def variances(self) -> list[Any]:
-        """The variances of all features, zero where they do not vary."""
-        found = [square / self.weight for square in self.squares]
-        return [
-            np.where(only_rounding(mean, variances, self.count), 0.0, variances)
-            for mean, variances in zip(self.means, found, strict=True)
-        ]
-
-
-def _square_sums(view: Any, mean: Any, weights: Any) -> Any:
-    """The sum (d,) of w (x - mean)^2."""
-    if scipy.sparse.issparse(view):
-        ones = np.ones(view.shape[0]) if weights is None else weights
-        raw = np.asarray(view.multiply(view).T @ ones, dtype=np.float64)
-        return np.maximum(raw - ones.sum() * mean**2, 0.0)
-    centered = view - mean
-    return (centered**2 if weights is None else centered**2 * weights[:, None]).sum(axis=0)
-
-
-class ViewMomentAccumulator:
-    """Sums for `ViewMoments`.
-
-    Parameters
+    Attributes
     ----------
+    known : ViewCovariances
     core : the three views of the third moment
-    frames : three (d_t, q_t) matrices
-    centers : (d_t,) per view, what is subtracted before the third powers
+    frames : three (d_t, q_t) matrices F_t
+    third : (q_1, q_2, q_3), E (F_1'x_1) (x) (F_2'x_2) (x) (F_3'x_3)
+    squares : (t, s) -> (d_t, q_s), E (x_t)_i^2 F_s'x_s for every view t and core view s != t
     """
 
-    def __init__(self, core: tuple[int, int, int], frames: list[Any], centers: list[Any]) -> None:
-        self.core, self.frames, self.centers = core, frames, centers
-        self.covariances = ViewCovariances()
-        self._third: Any = None
-        self._squares: dict[tuple[int, int], Any] = {}
+    known: ViewCovariances
+    core: Core
+    frames: list[Any]
+    third: Any
+    squares: Pairs
 
-    def update(self, views: list[Any], weights: Any = None) -> Self:
-        """Add samples: one (n, d_t) array or sparse matrix per view."""
-        self.covariances.update(views, weights)
-        return self.update_third(views, weights)
 
-    def update_third(self, views: list[Any], weights: Any = None) -> Self:
-        """Add samples to the third moment only, whose covariances are known already."""
-        with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+@dataclass(frozen=True, eq=False)
+class ViewCovarianceSums(Sums):
+    """Sums for `ViewCovariances`.
+
+    Attributes
+    ----------
+    centres : (d_t,) per view, what is subtracted from every row; zero for sparse views
+    """
+
+    centres: tuple[Array, ...]
+
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        # An overflow is told by `finalize`.
+        with np.errstate(over="ignore", invalid="ignore"):
+            views = _centred(batch, self.centres)
+            weighted = [_weighted(view, batch.weights) for view in views]
+            cross = {
+                f"{t} {s}": _dense(weighted[t].T @ views[s])
+                for t, s in combinations(range(len(views)), 2)
+            }
+            firsts = {str(t): _column_sums(view) for t, view in enumerate(weighted)}
+            squares = {
+                str(t): _column_sums(_product(a, b))
+                for t, (a, b) in enumerate(zip(weighted, views, strict=True))
+            }
+        return {
+            "count": len(batch),
+            "weight": batch.weight,
+            "first": firsts,
+            "square": squares,
+            "cross": cross,
+        }
+
+    def finalize(self) -> ViewCovariances:
+        sums = self.seen()
+        weight, count = float(sums["weight"]), int(sums["count"])
+        for total in (*sums["cross"].values(), *sums["square"].values()):
+            refuse_overflow(total, "second")
+        views = range(len(self.centres))
+        gaps = [sums["first"][str(t)] / weight for t in views]
+        means = [centre + gap for centre, gap in zip(self.centres, gaps, strict=True)]
+        variances = []
+        for t in views:
+            found = sums["square"][str(t)] / weight - gaps[t] ** 2
+            constant = only_rounding(means[t], found, count)
+            variances.append(np.where(constant, 0.0, found))
+        cross = {
+            (t, s): sums["cross"][f"{t} {s}"] / weight - np.outer(gaps[t], gaps[s])
+            for t, s in combinations(views, 2)
+        }
+        return ViewCovariances(count, weight, means, variances, cross)
+
+    def recentred(self, centres: tuple[Array, ...]) -> ViewCovarianceSums:
+        """The same sums seen from other centres."""
+        sums = self.seen()
+        weight, views = sums["weight"], range(len(centres))
+        moves = [old - new for old, new in zip(self.centres, centres, strict=True)]
+        firsts = [sums["first"][str(t)] for t in views]
+        moved = {
+            **sums,
+            "first": {str(t): firsts[t] + weight * moves[t] for t in views},
+            "square": {
+                str(t): sums["square"][str(t)] + moves[t] * (2 * firsts[t] + weight * moves[t])
+                for t in views
+            },
+            "cross": {
+                f"{t} {s}": sums["cross"][f"{t} {s}"]
+                + np.outer(firsts[t], moves[s])
+                + np.outer(moves[t], firsts[s] + weight * moves[s])
+                for t, s in combinations(views, 2)
+            },
+        }
+        return replace(self, centres=centres, sums=moved)
+
+
+@dataclass(frozen=True, eq=False)
+class ViewThirdSums(Sums):
+    """Sums of third products of three views along frames, and of squares times these.
+
+    Attributes
+    ----------
+    centres : (d_t,) per view
+    core : the three views of the third moment
+    frames : three (d_t, q_t) matrices
+    """
+
+    centres: tuple[Array, ...]
+    core: Core
+    frames: tuple[Array, ...]
+
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        with np.errstate(over="ignore", invalid="ignore"):
             scores = {}
             for t, frame in zip(self.core, self.frames, strict=True):
-                scores[t] = np.asarray(views[t] @ frame) - self.centers[t] @ frame
+                scores[t] = np.asarray(batch.parts[t] @ frame) - self.centres[t] @ frame
             first, second, third = (scores[t] for t in self.core)
-            weighted = first if weights is None else first * weights[:, None]
-            q1, q2, q3 = (frame.shape[1] for frame in self.frames)
-            total = np.zeros((q1, q2 * q3))
-            for a in range(0, len(first), 2048):
-                block = slice(a, a + 2048)
-                pairs = second[block][:, :, None] * third[block][:, None, :]
-                total += weighted[block].T @ pairs.reshape(len(pairs), -1)
+            weighted = first * batch.weights[:, None]
+            pairs = second[:, :, None] * third[:, None, :]
+            total = weighted.T @ pairs.reshape(len(pairs), -1)
             squares = {}
-            for t in range(len(views)):
-                for s in self.core:
-                    if s != t:
-                        squares[t, s] = _square_products(
-                            views[t], self.centers[t], scores[s], weights
-                        )
-        self._take(total.reshape(q1, q2, q3), squares)
-        return self
+            for t, view in enumerate(batch.parts):
+                others = [s for s in self.core if s != t]
+                joined = np.hstack([scores[s] for s in others]) * batch.weights[:, None]
+                found = _square_products(view, self.centres[t], joined)
+                edges = np.cumsum([scores[s].shape[1] for s in others])[:-1]
+                for s, part in zip(others, np.split(found, edges, axis=1), strict=True):
+                    squares[f"{t} {s}"] = part
+        shape = tuple(frame.shape[1] for frame in self.frames)
+        return {"third": total.reshape(shape), "squares": squares}
 
-    def _take(self, third: Any, squares: dict[tuple[int, int], Any]) -> None:
-        for sums in (third, *squares.values()):
-            refuse_overflow(sums, "third")
-        if self._third is None:
-            self._third, self._squares = third, squares
-        else:
-            self._third = self._third + third
-            self._squares = {pair: known + squares[pair] for pair, known in self._squares.items()}
-
-    def merge(self, other: Self) -> Self:
-        """Add the samples that another accumulator with the same frames has seen."""
-        same = isinstance(other, ViewMomentAccumulator) and all(
-            a.shape == b.shape and np.array_equal(a, b)
-            for a, b in zip(
-                [*self.frames, *self.centers], [*other.frames, *other.centers], strict=False
-            )
-        )
-        if not same:
-            raise InvalidInputError(
-                "the two models keep their third moment along different directions, chosen from "
-                "their first samples: start the second worker with spawn() of the first"
-            )
-        self.covariances.merge(other.covariances)
-        if other._third is not None:
-            self._take(other._third, other._squares)
-        return self
-
-    def scaled(self, factor: float) -> ViewMomentAccumulator:
-        """The same with every sample counted `factor` times: for a bootstrap."""
-        result = self.spawn()
-        result.covariances = self.covariances.scaled(factor)
-        squares = {pair: factor * square for pair, square in self._squares.items()}
-        result._take(factor * self._third, squares)
-        return result
-
-    def spawn(self) -> ViewMomentAccumulator:
-        """An empty accumulator with the same frames."""
-        return ViewMomentAccumulator(self.core, self.frames, self.centers)
-
-    def finalize(self) -> ViewMoments:
-        """The central moments of all samples so far."""
-        known = self.covariances
-        cross, variances = known.cross, known.variances
-        gaps = [mean - center for mean, center in zip(known.means, self.centers, strict=True)]
+    def central(self, known: ViewCovariances) -> ViewMoments:
+        """The central moments, once means and cross-covariances of the same rows are known."""
+        sums = self.seen()
+        for total in (sums["third"], *sums["squares"].values()):
+            refuse_overflow(total, "third")
+        gaps = [mean - centre for mean, centre in zip(known.means, self.centres, strict=True)]
         frames = dict(zip(self.core, self.frames, strict=True))
         shifts = {t: frames[t].T @ gaps[t] for t in self.core}
-
-        def between(t: int, s: int) -> Any:
-            return cross[t, s] if t < s else cross[s, t].T
-
         one, two, three = self.core
-        third = self._third / known.weight
+        third = sums["third"] / known.weight
         third = third - np.einsum("i,j,l->ijl", shifts[one], shifts[two], shifts[three])
         for alone, (t, s), pattern in (
             (one, (two, three), "i,jl->ijl"),
             (two, (one, three), "j,il->ijl"),
             (three, (one, two), "l,ij->ijl"),
         ):
-            inner = frames[t].T @ between(t, s) @ frames[s]
+            inner = frames[t].T @ known.between(t, s) @ frames[s]
             third = third - np.einsum(pattern, shifts[alone], inner)
         squares = {}
-        for (t, s), total in self._squares.items():
+        for pair, total in sums["squares"].items():
+            t, s = map(int, pair.split())
             gap, shift = gaps[t], shifts[s]
-            linear = 2 * gap[:, None] * (between(t, s) @ frames[s])
-            squares[t, s] = total / known.weight - linear - np.outer(variances[t] + gap**2, shift)
-        return ViewMoments(
-            known.count,
-            known.weight,
-            list(known.means),
-            variances,
-            cross,
-            self.core,
-            self.frames,
-            third,
-            squares,
-        )
+            linear = 2 * gap[:, None] * (known.between(t, s) @ frames[s])
+            moved = np.outer(known.variances[t] + gap**2, shift)
+            squares[t, s] = total / known.weight - linear - moved
+        return ViewMoments(known, self.core, list(self.frames), third, squares)
 
 
-def _square_products(view: Any, center: Any, scores: Any, weights: Any) -> Any:
-    """The sum (d_t, q) of w (x - c)^2 y'."""
-    weighted = scores if weights is None else scores * weights[:, None]
+def centres_of(batch: Batch) -> tuple[Array, ...]:
+    """The means (d_t,) of a first block, around which sums are taken; zero for sparse views."""
+    found = []
+    for view in batch.parts:
+        mean = np.zeros(view.shape[1])
+        if not scipy.sparse.issparse(view):
+            with np.errstate(over="ignore", invalid="ignore"):
+                mean = batch.weights @ view.astype(np.float64) / batch.weight
+        found.append(mean if np.isfinite(mean).all() else np.zeros(view.shape[1]))
+    return tuple(found)
+
+
+def _centred(batch: Batch, centres: tuple[Array, ...]) -> list[Any]:
+    return [
+        view.astype(np.float64) if scipy.sparse.issparse(view) else view.astype(np.float64) - centre
+        for view, centre in zip(batch.parts, centres, strict=True)
+    ]
+
+
+def _weighted(view: Any, weights: Array) -> Any:
+    if scipy.sparse.issparse(view):
+        return scipy.sparse.csr_array(view.multiply(weights[:, None]))
+    return view * weights[:, None]
+
+
+def _product(one: Any, other: Any) -> Any:
+    return one.multiply(other) if scipy.sparse.issparse(one) else one * other
+
+
+def _column_sums(view: Any) -> Array:
+    return np.asarray(view.sum(axis=0), dtype=np.float64).ravel()
+
+
+def _dense(matrix: Any) -> Array:
+    return matrix.toarray() if scipy.sparse.issparse(matrix) else np.asarray(matrix)
+
+
+def _square_products(view: Any, centre: Array, weighted: Array) -> Array:
+    """The sum (d_t, q) of (x - c)^2 y', y already weighted."""
     if scipy.sparse.issparse(view):
         powers = np.asarray(view.multiply(view).T @ weighted)
-        return (
-            powers
-            - 2 * center[:, None] * np.asarray(view.T @ weighted)
-            + np.outer(center**2, weighted.sum(axis=0))
-        )
-    return ((view - center) ** 2).T @ weighted
+        linear = 2 * centre[:, None] * np.asarray(view.T @ weighted)
+        return powers - linear + np.outer(centre**2, weighted.sum(axis=0))
+    squares = view.astype(np.float64) - centre
+    squares *= squares
+    return np.asarray(squares.T @ weighted)
 
 
-class StreamedViewMoments:
-    """A `ViewMomentAccumulator` whose frames the first samples choose.
-
-    Batches are held until there are enough rows for the leading directions of every view against
-    the others; views of few features keep all their directions.
-
-    Parameters
-    ----------
-    rank : int, directions kept per view
-    """
-
-    def __init__(self, rank: int) -> None:
-        self.rank = rank
-        self._waiting: list[tuple[list[Any], Any]] = []
-        self._chosen: ViewMomentAccumulator | None = None
-
-    def update(self, views: list[Any], weights: Any = None) -> Self:
-        """Add samples: one (n, d_t) array or sparse matrix per view."""
-        if self._chosen is not None:
-            self._chosen.update(views, weights)
-        else:
-            self._waiting.append((views, weights))
-            enough = max(_FEWEST_ROWS, _ROWS_PER_DIRECTION * self.rank)
-            if sum(batch[0].shape[0] for batch, _ in self._waiting) >= enough:
-                self._choose()
-        return self
-
-    def _choose(self) -> ViewMomentAccumulator:
-        if self._chosen is None:
-            known = ViewCovariances()
-            for views, weights in self._waiting:
-                known.update(views, weights)
-            core = best_core(known, self.rank)
-            frames = [leading_directions(known, core, t, self.rank) for t in core]
-            sparse = [scipy.sparse.issparse(view) for view in self._waiting[0][0]]
-            centers = [
-                np.zeros_like(mean) if thin else mean.copy()
-                for mean, thin in zip(known.means, sparse, strict=True)
-            ]
-            self._chosen = ViewMomentAccumulator(core, frames, centers)
-            waiting, self._waiting = self._waiting, []
-            for views, weights in waiting:
-                self._chosen.update(views, weights)
-        return self._chosen
-
-    def merge(self, other: Self) -> Self:
-        """Add the samples that another accumulator with the same frames has seen."""
-        if not isinstance(other, StreamedViewMoments):
-            raise InvalidInputError(
-                f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
-            )
-        if other._chosen is not None:
-            if self._chosen is None:
-                self._chosen = other._chosen.spawn()
-                waiting, self._waiting = self._waiting, []
-                for views, weights in waiting:
-                    self._chosen.update(views, weights)
-            self._chosen.merge(other._chosen)
-        for views, weights in other._waiting:
-            self.update(views, weights)
-        return self
-
-    def spawn(self) -> StreamedViewMoments:
-        """An empty accumulator with the same frames."""
-        twin = StreamedViewMoments(self.rank)
-        twin._chosen = self._choose().spawn()
-        return twin
-
-    def fix(self, accumulator: ViewMomentAccumulator) -> Self:
-        """Go on from an accumulator whose frames are chosen."""
-        self._chosen = accumulator
-        return self
-
-    @property
-    def covariances(self) -> ViewCovariances:
-        """Means and cross-covariances of all samples so far."""
-        return self._choose().covariances
-
-    def finalize(self) -> ViewMoments:
-        """The central moments of all samples so far."""
-        return self._choose().finalize()
-
-
-def standardized(known: ViewCovariances) -> tuple[list[Any], dict[tuple[int, int], Any]]:
+def standardized(known: ViewCovariances) -> tuple[list[Any], Pairs]:
     """Deviations (d_t,) of the features (1 where they do not vary), and the cross-correlations."""
     scales = [np.sqrt(np.where(v > 0, v, 1.0)) for v in known.variances]
     correlations = {
@@ -385,7 +265,7 @@ def standardized(known: ViewCovariances) -> tuple[list[Any], dict[tuple[int, int
     return scales, correlations
 
 
-def best_core(known: ViewCovariances, rank: int) -> tuple[int, int, int]:
+def best_core(known: ViewCovariances, rank: int) -> Core:
     """The three views whose cross-correlations are best conditioned at a rank."""
     choices = list(combinations(range(len(known.means)), 3))
     if len(choices) == 1:
@@ -399,9 +279,7 @@ def best_core(known: ViewCovariances, rank: int) -> tuple[int, int, int]:
     return max(choices, key=lambda core: min(smallest[p] for p in combinations(core, 2)))
 
 
-def leading_directions(
-    known: ViewCovariances, core: tuple[int, int, int], view: int, rank: int
-) -> Any:
+def leading_directions(known: ViewCovariances, core: Core, view: int, rank: int) -> Any:
     """The directions (d_t, q) of a view that correlate most with the other two of three."""
     width = len(known.means[view])
     if width <= max(_WHOLE, rank):

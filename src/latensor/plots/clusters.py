@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Ellipse
 
 from latensor.arrays import generator, to_host
-from latensor.estimation.view_samples import read_views
+from latensor.estimation.view_input import read_views
 from latensor.exceptions import InvalidInputError
 from latensor.plots.colours import apart, checked_model, checked_names, number_ticks, outlined, tidy
 from latensor.plots.density import density

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from latensor.estimation.homogeneous import read_homogeneous
-from latensor.estimation.three_views import ViewMaps, symmetrized, view_maps
+from latensor.models.views.family import ViewState
+from latensor.models.views.three_views import ViewMaps, symmetrized, view_maps
 from latensor.moments.views import ViewCovariances, ViewMoments, standardized
-from latensor.refinement.multi_view import ViewState
 
 # Weight above which moments count as exact and nothing is raised above noise.
 _EXACT = 1e15
@@ -68,7 +68,6 @@ def count_components(known: ViewCovariances, core: tuple[int, int, int]) -> int:
 
 def read_off(
     moments: ViewMoments,
-    known: ViewCovariances,
     n_components: int,
     kinds: tuple[str, ...],
     rng: np.random.Generator,
@@ -82,13 +81,12 @@ def read_off(
     Parameters
     ----------
     moments : the central moments, whose frames span the maps of the core
-    known : means and cross-covariances
     n_components : int, at most one more than the width of every core view
     kinds : "gaussian" or "categorical" per view
     rng : draws the start of the decomposition
     algorithm : of `read_homogeneous`
     """
-    rank, core = n_components - 1, moments.core
+    known, rank, core = moments.known, n_components - 1, moments.core
     maps, found = core_maps(known, core, rank)
     turns = [frame.T @ each for frame, each in zip(moments.frames, maps, strict=True)]
     third = np.einsum("abc,ai,bj,cl->ijl", moments.third, *turns, optimize=True)
@@ -96,12 +94,12 @@ def read_off(
     by_view = dict(zip(core, maps, strict=True))
     turn_of = dict(zip(core, turns, strict=True))
     means, variances = [], []
-    for t, mean in enumerate(moments.means):
+    for t, mean in enumerate(known.means):
         others = [s for s in core if s != t]
-        linear = sum(moments.between(t, s) @ by_view[s] for s in others) / len(others)
+        linear = sum(known.between(t, s) @ by_view[s] for s in others) / len(others)
         shifted = mixture.mean_of(0.0, linear)
         slope = sum(moments.squares[t, s] @ turn_of[s] for s in others) / len(others)
-        within = mixture.mean_of(moments.variances[t], slope) - shifted**2
+        within = mixture.mean_of(known.variances[t], slope) - shifted**2
         center = mean + shifted
         if kinds[t] == "categorical":
             center = _on_simplex(center)
@@ -114,7 +112,7 @@ def read_off(
     gap = np.inf
     for values, (t, s) in zip(found.values, combinations(core, 2), strict=True):
         if rank:
-            reach = noise_reach(len(moments.means[t]), len(moments.means[s]), moments.weight)
+            reach = noise_reach(len(known.means[t]), len(known.means[s]), known.weight)
             gap = min(gap, float(values[-1]) / reach)
     state = ViewState(mixture.weights, means, variances)
     return MultiViewReadOff(state, mixture.off_diagonal, found.condition, gap)
