@@ -14,6 +14,7 @@ from latensor.array_files import write_arrays
 from latensor.arrays import to_host
 from latensor.decomposition import Status
 from latensor.estimation.files import Journal, read_value, saved_estimator, write_value
+from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 
 # Written by the code of format version 1; they must stay readable for ever.
@@ -385,3 +386,44 @@ def test_a_run_that_is_killed_anywhere_ends_the_same(tmp_path, monkeypatch, comm
     # Messages of the loop that a later state replaces are gone.
     assert len(list(tmp_path.glob("*em 0.npz"))) == 0
     assert read_value(tmp_path / "state em.npz").kind == "checkpoint"
+
+
+class Again:
+    """Rows in batches that can be gone over any number of times."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        return iter(np.array_split(self.rows, 5))
+
+
+@pytest.mark.parametrize("name", ["SphericalGaussianMixture", "ICA"])
+def test_a_fit_that_is_killed_goes_on_to_the_same_bits(tmp_path, monkeypatch, name):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3000, 3)) ** 3 + np.repeat([[0.0], [9.0]], 1500, axis=0)
+    found = getattr(lt, name)(2, random_state=0).fit(Again(rows))
+    n_folds, runs = [], 0
+
+    def with_journal(*arguments, **options):
+        if options.get("callback") is not None:
+            options["journal"] = Journal(tmp_path, FINGERPRINT)
+        return Run(*arguments, **options)
+
+    def count(fold, number):
+        n_folds.append(number)
+        if number > runs:
+            raise KilledError
+
+    monkeypatch.setattr("latensor.estimation.base.Run", with_journal)
+    while True:
+        runs += 1
+        try:
+            again = getattr(lt, name)(2, random_state=0).fit(Again(rows), callback=count)
+        except KilledError:
+            continue
+        break
+    assert runs > 2
+    for attribute in ("means_", "components_", "weights_", "mixing_"):
+        if hasattr(found, attribute):
+            np.testing.assert_array_equal(getattr(again, attribute), getattr(found, attribute))

@@ -37,6 +37,10 @@ MODELS = {
     "LatentDirichletAllocation": ({"n_components": 2}, (COUNTS,)),
     "SingleTopic": ({"n_components": 2}, (COUNTS,)),
 }
+RESUMABLE = (
+    "PCA", "CCA", "SphericalGaussianMixture", "DiagonalGaussianMixture", "GaussianMixture",
+    "ProductMixture", "PearsonMixture", "ICA",
+)  # fmt: skip
 ANSWERS = ("predict", "predict_proba", "score_samples", "transform", "score", "bic", "perplexity")
 _fitted = {}
 
@@ -102,6 +106,41 @@ def test_a_loaded_model_does_not_forget_by_going_on(tmp_path, name):
     with pytest.raises(InvalidInputError, match="self must have seen"):
         loaded.spawn()
     assert loaded.fit(*data).partial_fit(*data) is loaded
+
+
+def halves(name):
+    """The first two thirds of the data of a model, and the rest."""
+    data = MODELS[name][1]
+    return tuple(X[:200] for X in data), tuple(X[200:] for X in data)
+
+
+@pytest.mark.parametrize("name", RESUMABLE)
+@pytest.mark.parametrize("begin", ["fit", "partial_fit"])
+def test_a_resumable_model_goes_on_to_the_same_bits(tmp_path, name, begin):
+    fitted(name)
+    first, rest = halves(name)
+    parameters = MODELS[name][0]
+    model = getattr(lt, name)(**parameters)
+    if "random_state" in model.get_params():
+        model.set_params(random_state=0)
+    getattr(model, begin)(*first)
+    names = sorted(n for n in model._fitted_names if n != "certificate_" and hasattr(model, n))
+    loaded = lt.load(model.save(tmp_path / "x", resumable=True))
+    worker, other = loaded.spawn(), model.spawn()
+    for one in (model, loaded):
+        one.partial_fit(*rest)
+    for n in names:
+        assert_same(getattr(loaded, n), getattr(model, n))
+    loaded.merge(worker.partial_fit(*first))
+    model.merge(other.partial_fit(*first))
+    for n in names:
+        assert_same(getattr(loaded, n), getattr(model, n))
+
+
+def test_only_what_has_sums_is_resumable(tmp_path):
+    loaded = lt.load(fitted("PCA").save(tmp_path / "x"))
+    with pytest.raises(InvalidInputError, match="no sums to go on with"):
+        loaded.save(tmp_path / "x", resumable=True)
 
 
 def test_names_dtypes_and_streams(tmp_path):

@@ -182,7 +182,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             raise InvalidInputError("self must have seen samples: call partial_fit or fit first")
         self._stream, stream = self._fixed(self._resumed(self._stream), now=True).spawned()
         worker: Self = clone(self)
-        for name in ("n_features_in_", "feature_names_in_", "_dtype", *self._input_names):
+        for name in self._names_of_input():
             if name in self.__dict__:
                 setattr(worker, name, self.__dict__[name])
         worker._stream = stream
@@ -323,6 +323,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         gone = ("_stream", "_is_loaded") if everything else ()
         for name in ("_answer", *self._fitted_names, *gone):
             self.__dict__.pop(name, None)
+
+    def _check_stream(self, stream: object) -> None:
+        if not isinstance(stream, Stream):
+            raise InvalidInputError(f"its stream is a {type(stream).__name__}")
 
     def _has_started(self) -> bool:
         return "_stream" in self.__dict__

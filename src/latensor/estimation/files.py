@@ -89,7 +89,7 @@ def saved_estimator(cls: Class) -> Class:
     return cls
 
 
-def save_estimator(model: Any, path: PathLike) -> Path:
+def save_estimator(model: Any, path: PathLike, state: dict[str, Any] | None = None) -> Path:
     """Write an estimator into a file that `load` reads.
 
     Settings that have no plain value (functions, generators of random numbers) are left out: a
@@ -99,52 +99,64 @@ def save_estimator(model: Any, path: PathLike) -> Path:
     ----------
     model : estimator of a class that `saved_estimator` has registered
     path : file to write; an interrupted run leaves the old one or none
+    state : what to store in place of `model._saved_state()`
     """
     name = type(model).__name__
     known: Any = _estimators.get(name)
     if known is not type(model):
         raise InvalidInputError(f"a {name} cannot be saved: lt.load would not know its class")
     settings = {n: v for n, v in model.get_params(deep=False).items() if _can_be_stored(v)}
-    value = {"class": name, "settings": settings, "state": model._saved_state()}
+    stored = model._saved_state() if state is None else state
+    value = {"class": name, "settings": settings, "state": stored}
     return write_value(path, value, ESTIMATOR)
 
 
 class SavedEstimator:
     """`save` for estimators that answer from their fitted attributes alone.
 
-    A public class over it is known to `load` by its name. What a stream needs to go on is not
-    saved, for it may hold samples of the user: a loaded estimator refuses to add to what it has
-    learned (`_check_not_loaded`).
+    A public class over it is known to `load` by its name. What a stream needs to go on may hold
+    samples of the user, and is saved only where that is asked for: otherwise a loaded estimator
+    refuses to add to what it has learned (`_check_not_loaded`).
     """
 
-    # Fitted attributes, and what else answers need.
+    # Fitted attributes, and what the input has set that answers, and workers that go on, need.
     _fitted_names: ClassVar[frozenset[str]] = frozenset()
-    _saved_names: ClassVar[frozenset[str]] = frozenset(
-        {"n_features_in_", "feature_names_in_", "_dtype"}
-    )
+    _input_names: ClassVar[tuple[str, ...]] = ()
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if cls.__module__.startswith("latensor.") and cls.__name__ in dir(latensor):
             saved_estimator(cls)
 
-    def save(self, path: PathLike) -> Path:
+    def save(self, path: PathLike, *, resumable: bool = False) -> Path:
         """Write the fitted model into a file that `lt.load` reads, without pickle.
 
-        Settings and fitted attributes are kept; what a stream needs to go on is not. Settings that
-        have no plain value (functions, generators of random numbers) have their defaults in a
-        loaded model, and arrays come back as NumPy arrays.
+        Settings that have no plain value (functions, generators of random numbers) have their
+        defaults in a loaded model, and arrays come back as NumPy arrays.
 
         Parameters
         ----------
         path : file to write; an interrupted run leaves the old one or none
+        resumable : bool, whether to keep the sums, too, that `partial_fit`, `merge`, `spawn` and
+            `intervals` go on with. They may hold a sample of the data.
         """
         check_is_fitted(self)
-        return save_estimator(self, path)
+        state = self._saved_state()
+        if resumable:
+            if "_stream" not in self.__dict__:
+                raise InvalidInputError(
+                    f"resumable=True: this {type(self).__name__} has no sums to go on with: fit "
+                    "it, or save it without"
+                )
+            state["_stream"] = self.__dict__["_stream"]
+        return save_estimator(self, path, state)
+
+    def _names_of_input(self) -> tuple[str, ...]:
+        return ("n_features_in_", "feature_names_in_", "_dtype", *self._input_names)
 
     def _saved_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {}
-        for name in sorted(self._fitted_names | self._saved_names):
+        for name in sorted({*self._fitted_names, *self._names_of_input()}):
             try:
                 state[name] = getattr(self, name)
             except AttributeError as error:
@@ -156,22 +168,27 @@ class SavedEstimator:
         return state
 
     def _restore_state(self, state: dict[str, Any]) -> None:
-        unknown = set(state) - self._fitted_names - self._saved_names
+        unknown = set(state) - self._fitted_names - {*self._names_of_input(), "_stream"}
         if unknown:
             raise InvalidInputError(f"a {type(self).__name__} has no {sorted(unknown)[0]!r}")
         if type(state["n_features_in_"]) is not int or not isinstance(
             state.get("_dtype", np.dtype(float)), np.dtype
         ):
             raise InvalidInputError("its features are not counted")
+        if "_stream" in state:
+            self._check_stream(state["_stream"])
         for name, value in state.items():
             setattr(self, name, value)
-        self._is_loaded = True
+        self._is_loaded = "_stream" not in state
+
+    def _check_stream(self, stream: object) -> None:
+        raise InvalidInputError(f"a {type(self).__name__} has no stream")
 
     def _check_not_loaded(self, method: str) -> None:
         if self.__dict__.get("_is_loaded"):
             raise InvalidInputError(
                 f"{method}: this {type(self).__name__} was loaded from a file, which holds what it "
-                "has learned but not the sums to go on with: call fit, or partial_fit of a clone"
+                "has learned but not the sums to go on with: save with resumable=True, or call fit"
             )
 
 

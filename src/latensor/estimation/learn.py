@@ -21,8 +21,10 @@ from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
 from latensor.refinement.em import Climb, Fold, Refined, Refinement, em
 from latensor.refinement.family import Family, State, Statistics
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Frame:
     """The coordinates in which moments are summed: fixed once, an explicit value.
@@ -44,6 +46,7 @@ class Frame:
         return self.values[name]
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Answer(Generic[State]):
     """What a fit has found, and how it came about.

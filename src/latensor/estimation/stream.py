@@ -11,11 +11,13 @@ from latensor.estimation.learn import Answer, Frame, Learned
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Joint
+from latensor.value_files import storable
 
 # Workers that one estimator can spawn: each has a range of unit numbers of its own.
 _MOST_WORKERS = 256
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Stream:
     """Units, until there are enough to choose a frame; from then on sums in that frame.

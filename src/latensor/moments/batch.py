@@ -13,6 +13,7 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.moments.ragged import Ragged
+from latensor.value_files import storable
 
 
 class Kind(Enum):
@@ -45,6 +46,7 @@ _BLOCK = {
 }
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Batch:
     """Units with their weights and their numbers in the source.

@@ -19,8 +19,10 @@ from latensor.moments.fourth import (
 )
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Sums, plus
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class FourthPowerSums(Sums):
     """All moments of order 0 to 4 of rows along a basis, of all rows or of a random part.

@@ -12,8 +12,10 @@ from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Sums
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ObservedSums(Sums):
     """Sums of `CovarianceSums` over the observed entries, and how many are unobserved.

@@ -19,8 +19,10 @@ from latensor.moments.second import Covariance, CrossCovariance
 from latensor.moments.sums import Sums, plus
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import ThirdSums, displacement, third_sums
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CovarianceSums(Sums):
     """Weight, mean and covariance of rows.
@@ -71,6 +73,7 @@ class CovarianceSums(Sums):
         return replace(self, centre=centre, sums=moved)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ThirdPowerSums(Sums):
     """Third powers of rows along a basis.
@@ -145,6 +148,7 @@ def mean_of(rows: Any, weights: Array) -> Array:
     return centre if np.isfinite(centre).all() else np.zeros(rows.shape[1])
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CrossCovarianceSums(Sums):
     """Weight, means and the three covariances of pairs of rows.

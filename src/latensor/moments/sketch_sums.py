@@ -9,8 +9,10 @@ from typing import Any
 from latensor.moments.batch import Batch
 from latensor.moments.sketch import CovarianceSketch, CovarianceSketchAccumulator
 from latensor.moments.sums import Folded, Tree
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class SketchedCovariance(Folded):
     """The leading directions of rows in one pass; merged, but neither scaled nor grouped exactly.

@@ -11,6 +11,7 @@ import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, mixed
+from latensor.value_files import storable
 
 # Additive numbers and arrays by name, possibly nested.
 Tree = Any
@@ -136,6 +137,7 @@ class Sums(Folded):
         return replace(self, sums=message)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Joint(Folded):
     """Several accumulators filled in one pass."""

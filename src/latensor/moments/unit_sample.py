@@ -9,8 +9,10 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.moments.batch import Batch, mixed
 from latensor.moments.sums import Folded, Tree
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Sample(Folded):
     """The units with the smallest mixed numbers, of at most `limit` rows: a monoid, though no sum.

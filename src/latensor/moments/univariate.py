@@ -15,6 +15,7 @@ import numpy as np
 from latensor.moments.batch import Batch
 from latensor.moments.batches import refuse_overflow
 from latensor.moments.sums import Sums
+from latensor.value_files import storable
 
 ORDER = 6
 
@@ -39,6 +40,7 @@ class SixMoments:
     unit: float = 1.0
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class PowerSums(Sums):
     """Weights times ((x - centre) / unit)^p, p = 0, ..., 6, summed over numbers x.

@@ -18,6 +18,7 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.moments.batch import Batch
 from latensor.moments.batches import only_rounding, refuse_overflow
 from latensor.moments.sums import Sums
+from latensor.value_files import storable
 
 # Views of up to so many features keep all their directions in a stream.
 _WHOLE = 32
@@ -70,6 +71,7 @@ class ViewMoments:
     squares: Pairs
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ViewCovarianceSums(Sums):
     """Sums for `ViewCovariances`.
@@ -145,6 +147,7 @@ class ViewCovarianceSums(Sums):
         return replace(self, centres=centres, sums=moved)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ViewThirdSums(Sums):
     """Sums of third products of three views along frames, and of squares times these.

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Sums
+from latensor.value_files import storable
 
 State = TypeVar("State")
 
@@ -55,6 +56,7 @@ class Family(Generic[State]):
         raise NotImplementedError(f"{type(self).__name__} has no densities of single units")
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Statistics(Sums, Generic[State]):
     """The E step: expected sufficient statistics at a state, summed over units.

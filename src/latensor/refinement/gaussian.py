@@ -8,12 +8,14 @@ from typing import Any
 import numpy as np
 
 from latensor.refinement.exponential_family import Design, held, made
+from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 # A component never loses all its weight: it could not come back.
 _SMALLEST_WEIGHT = 1e-10
 
 
+@storable
 @dataclass(frozen=True)
 class GaussianState:
     """The parameters of a Gaussian mixture in the coordinates of its family.
@@ -35,6 +37,7 @@ def _shares(counts: Any) -> Any:
     return counts / counts.sum()
 
 
+@storable
 @dataclass(frozen=True)
 class SphericalFamily:
     """Mixtures of N(mu_j, s_j I) in R^d, seen in r coordinates y and the norm of x.
@@ -133,6 +136,7 @@ class SphericalFamily:
         return np.sqrt(state.variances)[:, None]
 
 
+@storable
 @dataclass(frozen=True)
 class DiagonalFamily:
     """Mixtures of N(mu_j, diag(s_j)) in R^d, in standardized coordinates y = (x - center) / scale.

@@ -16,6 +16,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family, State
+from latensor.value_files import storable
 
 
 class LinearDensities(Protocol[State]):
@@ -37,6 +38,7 @@ class LinearDensities(Protocol[State]):
         """The parameters of such a vector."""
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class LinearFamily(Family[State]):
     """A mixture of linear log densities as a family.

@@ -19,8 +19,10 @@ from latensor.arrays import (
 from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
 from latensor.exceptions import InvalidInputError, RankDeficientError
+from latensor.value_files import storable
 
 
+@storable
 class CanonicalDirections(NamedTuple):
     """Pairs of directions u (d1, rank) and v (d2, rank) in order of falling correlation.
 

@@ -32,6 +32,7 @@ from latensor.models.ica.signal_space import (
 )
 from latensor.moments.fourth import FourthMoment, turned
 from latensor.moments.second import Covariance
+from latensor.value_files import storable
 
 # Measured on samples of 1,000 to 100,000, 5 and 10 sources: terms of a smaller kurtosis, in
 # standard errors, and terms more alike than this cosine (the larger part of both then cancels, as
@@ -51,6 +52,7 @@ _MOST_SAMPLES = 1e10
 _LARGE = 300
 
 
+@storable
 @dataclass(frozen=True)
 class Unmixing:
     """What the cumulant says about the sources.

@@ -17,6 +17,7 @@ from scipy.stats import chi2
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.moments.second import Covariance
+from latensor.value_files import storable
 
 # A noise model is given up when noise like it would fit so badly once in a thousand times.
 _REFUTED = 1e-3
@@ -28,6 +29,7 @@ _MOST_STEPS = 300
 _SCORING_STEPS = 30
 
 
+@storable
 @dataclass(frozen=True)
 class SignalSpace:
     """Coordinates in which the signal is white.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
@@ -77,6 +77,7 @@ class CCACertificate:
     n_above_noise: int
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CCAState:
     """Canonical directions, and what the samples say about both views."""
@@ -279,7 +280,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     _n_targets: int
     _takes_sparse = True
     _min_samples = 2
-    _saved_names = LatentEstimator._saved_names | {"_n_targets"}
+    _input_names: ClassVar[tuple[str, ...]] = ("_n_targets",)
     _fitted_names = frozenset(
         {
             "correlations_",

@@ -51,6 +51,7 @@ class PCACertificate:
     error: float
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class PCAState:
     """The leading directions of a covariance.

@@ -11,6 +11,7 @@ import scipy.sparse
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.linear_family import LinearFamily
+from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 _SMALLEST_WEIGHT = 1e-10
@@ -18,6 +19,7 @@ _SMALLEST_WEIGHT = 1e-10
 _PSEUDO_COUNT = 1e-3
 
 
+@storable
 @dataclass(frozen=True)
 class ViewState:
     """Parameters of a mixture of views: weights (k,), means and variances per view (k, d_t).
@@ -182,6 +184,7 @@ class ViewDensities:
         return self.maximize(owned.T @ features)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class ViewFamily(LinearFamily[ViewState]):
     """The likelihood of views: all parts of a batch make up the features."""

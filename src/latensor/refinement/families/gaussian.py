@@ -32,6 +32,7 @@ from latensor.refinement.families.gaussian_densities import (
 )
 from latensor.refinement.families.missing import Conditionals, Patterns
 from latensor.refinement.family import Family
+from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 # Up to so many features their products are cheaper than Cholesky factors, even made anew in every
@@ -51,6 +52,7 @@ _LONGEST_STEP = 1.5
 _BLOCK = 1024
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class GaussianFamily(Family[MixtureState]):
     """Mixtures of N(mu_j, S_j), S_j of one of four shapes.

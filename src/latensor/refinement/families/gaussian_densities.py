@@ -20,6 +20,7 @@ from latensor.refinement.families.covariances import (
     inverse_factors,
 )
 from latensor.refinement.families.missing import Conditionals, Patterns
+from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 # Rows worked on at a time: products and responsibilities stay in the cache.
@@ -31,6 +32,7 @@ _NARROW = 1e-10
 _NEGLIGIBLE = 1e-14
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class MixtureState:
     """The parameters of a Gaussian mixture, in the coordinates of its family.
