@@ -80,7 +80,8 @@ def _matrices(value: Any, name: str) -> list[Any]:
     )
 
 
-def _read_masks(mask: object, shapes: Sequence[tuple[int, int]]) -> tuple[Any, ...]:
+def _read_masks(mask: object, shapes: Sequence[tuple[int, int]]) -> tuple[Any, ...] | None:
+    """One array of truth values per slice; None where all entries are observed."""
     given = [np.asarray(to_host(m) if is_array(m) else m) for m in _matrices(mask, "mask")]
     if [m.shape for m in given] != list(shapes):
         raise InvalidInputError(
@@ -89,7 +90,7 @@ def _read_masks(mask: object, shapes: Sequence[tuple[int, int]]) -> tuple[Any, .
     for i, m in enumerate(given):
         if m.dtype.kind not in "biuf" or not np.isin(m, (0, 1)).all():
             raise InvalidInputError(f"mask[{i}] must hold truth values, True where observed")
-    return tuple(m.astype(bool) for m in given)
+    return None if all(m.all() for m in given) else tuple(m.astype(bool) for m in given)
 
 
 def check_rank(rank: object, request: Request) -> int:

@@ -10,7 +10,6 @@ import numpy as np
 
 from latensor.arrays import (
     Array,
-    Namespace,
     check_mode,
     is_array,
     is_complex,
@@ -151,8 +150,11 @@ def check_method(
     return iterates
 
 
-def read_mask(xp: Namespace, mask: Any, data: DenseTensor, rule: Truncation) -> Array:
-    """Truth values in the shape of the tensor, at least as many true as there are parameters."""
+def read_mask(mask: Any, data: DenseTensor, rule: Truncation) -> Array | None:
+    """Truth values in the shape of the tensor, at least as many true as there are parameters.
+
+    None where all entries are observed.
+    """
     host = np.asarray(to_host(mask) if is_array(mask) else mask)
     if host.shape != tuple(data.shape):
         raise InvalidInputError(f"mask has shape {host.shape}, but the tensor {tuple(data.shape)}")
@@ -166,7 +168,7 @@ def read_mask(xp: Namespace, mask: Any, data: DenseTensor, rule: Truncation) -> 
             f"mask leaves {observed} observed entries for the {needed} free parameters of ranks "
             f"{tuple(ranks)}: at least as many are needed"
         )
-    return like(host.astype(bool), data.array)
+    return None if host.all() else like(host.astype(bool), data.array)
 
 
 def read_fixed(fixed_modes: Sequence[int], init: object, rule: Truncation) -> tuple[int, ...]:

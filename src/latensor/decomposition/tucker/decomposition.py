@@ -209,7 +209,8 @@ def tucker(
     observed = None
     if mask is not None:
         assert isinstance(data, DenseTensor)
-        observed = read_mask(xp, mask, data, rule)
+        observed = read_mask(mask, data, rule)
+    if observed is not None and isinstance(data, DenseTensor):
         data = DenseTensor(xp.where(observed, data.array, xp.zeros_like(data.array)))
     exact = None if nonnegative else orthonormal_form(xp, data, rule.ranks)
     source, energy, scale = rescaled(xp, data if exact is None else DenseTensor(exact.core))
