@@ -16,6 +16,7 @@ from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside
 from latensor.decomposition.gradients import with_cp_gradient
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.progress import watched
+from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, origin_of
 from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
 from latensor.exceptions import InvalidInputError
@@ -29,7 +30,7 @@ _ONE_THREAD = 1 << 21
 @with_cp_gradient
 def decompose(
     tensor: object,
-    rank: int,
+    rank: int | str,
     *,
     algorithm: Any = "auto",
     symmetric: bool | None = None,
@@ -54,7 +55,8 @@ def decompose(
     Parameters
     ----------
     tensor : array of any library, or sparse, factored or implicit tensor, of any order
-    rank : int, at least 1; may exceed the dimensions
+    rank : int, at least 1; may exceed the dimensions. "auto" takes what `lt.select_rank` proposes,
+        which the result holds as `selection`
     algorithm : "auto", or a settings object such as `AlternatingLeastSquares(ridge=0.1)`
     symmetric : bool, fit one factor that all modes share; the tensor must be symmetric
     nonnegative : bool, keep every factor at or above zero
@@ -78,7 +80,8 @@ def decompose(
     Decomposition
     """
     data = as_tensor(tensor)
-    rank = refuse_rank(rank)
+    selection = select_rank_for(data, rank, mask, random_state) if isinstance(rank, str) else None
+    rank = refuse_rank(rank if selection is None else selection.rank)
     settings: dict[str, Any] = {
         "fixed_modes": tuple(fixed_modes) or None,
         "ridge": ridge or None,
@@ -118,7 +121,7 @@ def decompose(
             result = chosen(smaller, rank, rng, watcher, **arguments)
             cp = CPTensor(result.weights * error.scale, result.factors)
             result = replace(result, tensor=cp)
-    return replace(result, origin=origin_of(data, mask))
+    return replace(result, origin=origin_of(data, mask), selection=selection)
 
 
 def _configured(algorithm: Any, settings: dict[str, Any]) -> Any:

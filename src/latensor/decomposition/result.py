@@ -19,6 +19,7 @@ from latensor.value_files import storable, write_value
 
 if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
+    from latensor.diagnostics.rank import RankSelection
 
 # What `lt.load` makes of a file of one of these.
 DECOMPOSITION = "decomposition"
@@ -100,6 +101,7 @@ class Decomposition:
     origin : Origin or None, the data that the certificate is computed from. Up to four million
         entries they are kept by reference, as they are when the certificate is first read; pickles
         hold the mask and a certificate that has been read, but not the data
+    selection : RankSelection or None, why this rank, where `rank="auto"` was asked for
     """
 
     tensor: CPTensor
@@ -108,6 +110,7 @@ class Decomposition:
     status: Status
     history: Any
     origin: Origin | None = field(default=None, repr=False)
+    selection: RankSelection | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:
