@@ -83,4 +83,4 @@ def test_gaussian_noise_in_which_nothing_hides_is_not_trusted(refine, seed):
     data = np.random.default_rng(seed).standard_normal((5000, 4))
     found = ICA(2, refine=refine, random_state=0).fit(data).certificate_
     assert found.unidentifiable == (0, 1)
-    assert found.verdict == "do not trust"
+    assert found.verdict == "unstable"

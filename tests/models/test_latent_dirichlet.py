@@ -143,7 +143,7 @@ def test_streams_merge_exactly(sample, monkeypatch):
     np.testing.assert_allclose(merged.alpha_, whole.alpha_, rtol=1e-8)
     assert merged.n_documents_ == 3000
     assert topic_distance(whole.components_, sample.topics)[0].mean() < 0.25
-    assert merged.certificate_.verdict in ("trust", "caution")
+    assert merged.certificate_.verdict in ("stable", "uncertain")
     other = lt.LatentDirichletAllocation(K, random_state=1)
     for part in parts[:3]:
         other.partial_fit(part)
@@ -247,11 +247,11 @@ def test_certificate_knows_the_error_and_says_so(sample):
     errors, order = topic_distance(moments.components_, sample.topics)
     ratio = certificate.split_half[order] / errors
     assert 0.5 < np.median(ratio) < 2.0
-    assert certificate.verdict == "trust"
-    assert "Verdict: trust" in str(certificate)
+    assert certificate.verdict == "stable"
+    assert "Verdict: stable" in str(certificate)
     assert certificate.eigenvalue_ratio > 4
     few = lt.LatentDirichletAllocation(12, refine=0, random_state=0).fit(sample.counts[:150])
-    assert few.certificate_.verdict != "trust"
+    assert few.certificate_.verdict != "stable"
 
 
 def test_intervals_cover_the_truth(sample):

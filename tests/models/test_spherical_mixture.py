@@ -218,11 +218,11 @@ def test_other_libraries_and_frames_come_in(kind):
 def test_the_certificate_says_what_is_wrong_in_plain_words():
     planted = make_spherical_mixture(3000, 10, 4, separation=6, random_state=5)
     good = SphericalGaussianMixture(4, random_state=0).fit(planted.samples).certificate_
-    assert good.verdict == "trust"
+    assert good.verdict == "stable"
     assert "[ok]" in str(good)
     assert good.method == "moments + EM"
     crowded = SphericalGaussianMixture(6, random_state=0).fit(planted.samples).certificate_
-    assert crowded.verdict != "trust"
+    assert crowded.verdict != "stable"
     assert crowded.gap < 1
     many = make_spherical_mixture(2000, 2, 6, separation=6, random_state=5).samples
     beyond = SphericalGaussianMixture(6, random_state=0).fit(many).certificate_

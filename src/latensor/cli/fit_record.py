@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import platform
 import re
@@ -15,7 +14,7 @@ import numpy as np
 from latensor.cli.fit_input import Data
 from latensor.cli.fit_models import Entry
 from latensor.cli.fit_words import certificate_words
-from latensor.diagnostics.statements import plain
+from latensor.diagnostics.findings import plain
 
 PARAMETERS = "parameters.json"
 ARRAYS = "parameters.npz"
@@ -23,13 +22,8 @@ ARRAYS = "parameters.npz"
 
 def certificate_content(model: Any) -> dict[str, Any]:
     """The certificate in types that JSON knows."""
-    found = model.certificate_
-    content = {f.name: getattr(found, f.name) for f in dataclasses.fields(found)}
-    text = certificate_words(model)
-    content["verdict"] = text.rsplit("Verdict: ", 1)[1].split(".")[0]
-    if hasattr(found, "statements"):
-        content["statements"] = [statement._asdict() for statement in found.statements]
-    content["text"] = text
+    content: dict[str, Any] = model.certificate_.to_dict()
+    content["text"] = certificate_words(model)
     return content
 
 

@@ -148,46 +148,6 @@ def print_rows(console: Console, found: Rows) -> None:
         say(console, f"and {len(rows) - _ROWS} more")
 
 
-def principal_words(model: Any) -> str:
-    """How far to trust the subspace of a PCA."""
-    found = model.certificate_
-    held = 100 * float(np.sum(model.explained_variance_ratio_))
-    count = int(model.n_components_)
-    noun = "principal direction" if count == 1 else "principal directions"
-    lines = [f"Certificate: {count} {noun}, {held:.4g} % of the variance"]
-    firm = found.gap >= 0.01
-    mark = "[ok]" if firm else "[!] "
-    text = f"the next direction has {found.gap:.2g} of the largest variance less than the last kept"
-    lines.append(f"  {mark} Subspace: {text}.")
-    if not firm:
-        lines.append("       Where the cut falls is chance: keep more directions, or fewer.")
-    lines.append(f"Verdict: {'trust' if firm else 'caution'}.")
-    return "\n".join(lines)
-
-
-def canonical_words(model: Any) -> str:
-    """How far to trust canonical correlations."""
-    found = model.certificate_
-    count = len(model.correlations_)
-    noun = "pair" if count == 1 else "pairs"
-    lines = [f"Certificate: {count} {noun} of canonical directions"]
-    if found.saturated:
-        lines.append(
-            "  [!!] Samples: there are more directions than samples can tell: some correlations "
-            "are 1 whatever the data. Give more rows or fewer columns."
-        )
-    worst = max(found.x_condition, found.y_condition)
-    mark = "[ok]" if worst < 1e6 else "[!] "
-    lines.append(f"  {mark} Conditioning: variances within a view differ up to {worst:.2g} times.")
-    verdict = "do not trust" if found.saturated else "trust" if worst < 1e6 else "caution"
-    lines.append(f"Verdict: {verdict}.")
-    return "\n".join(lines)
-
-
 def certificate_words(model: Any) -> str:
     """The certificate of a fitted model in plain words."""
-    found = model.certificate_
-    if hasattr(found, "verdict"):
-        text = str(found)
-        return text if text.startswith("Certificate") else f"Certificate:\n{text}"
-    return principal_words(model) if hasattr(model, "mean_") else canonical_words(model)
+    return str(model.certificate_)

@@ -20,9 +20,9 @@ from latensor.report import Reproduction, TopicPage
 from latensor.report.topic_page import page_of
 
 _TRUST = {
-    "good": ("trust", "green"),
-    "caution": ("caution", "yellow"),
-    "bad": ("do not trust", "red"),
+    "good": ("stable", "green"),
+    "caution": ("uncertain", "yellow"),
+    "bad": ("unstable", "red"),
 }
 
 
@@ -168,7 +168,7 @@ def print_topics(learned: Learned, console: Console) -> None:
                 f"{selection.n_components} is the largest number tried: more may predict better, "
                 "fewer are easier to read; --topics K takes as many as you say",
             )
-    table = Table("topic", "share", "words", "NPMI", "trust")
+    table = Table("topic", "share", "words", "NPMI", "stability")
     for column in (0, 1, 3):
         table.columns[column].justify = "right"
     for topic in page.topics:
@@ -183,8 +183,8 @@ def print_topics(learned: Learned, console: Console) -> None:
     console.print(table)
     say(
         console,
-        "share: of all words; NPMI: whether the words meet in documents, -1 to 1; trust: whether "
-        "two halves of the documents agree",
+        "share: of all words; NPMI: whether the words meet in documents, -1 to 1; stability: "
+        "whether two halves of the documents agree",
     )
     if page.polish is not None:
         values = page.polish.perplexity

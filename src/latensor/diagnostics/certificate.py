@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -20,12 +19,14 @@ from latensor.diagnostics.consistency import (
     residual_tensor,
     smallest_gap,
 )
+from latensor.diagnostics.findings import BAD, Findings, Statement
 from latensor.diagnostics.observed import observed_sensitivity
 from latensor.diagnostics.perturbation import (
     PerturbationBounds,
     orthogonal_bounds,
     whitened_bounds,
 )
+from latensor.diagnostics.statements import closing, headline, statements
 from latensor.diagnostics.uniqueness import Uniqueness, uniqueness
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -59,7 +60,7 @@ class ErrorBars:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Certificate(Findings):
     """What can be said about a decomposition; `print` it for plain words.
 
     Attributes
@@ -98,39 +99,35 @@ class Certificate:
     bounds: PerturbationBounds | None
 
     @property
-    def verdict(self) -> str:
-        """How firmly the data determine the components: "stable", "uncertain" or "unstable".
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return headline(self)
 
-        The worst of all statements but the one on the fit: stable components may explain little.
-        """
-        from latensor.diagnostics.statements import verdict
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return statements(self)
 
-        return verdict(self)
+    @property
+    def judged(self) -> tuple[Statement, ...]:
+        """All but the one on the fit, unless it is bad: stable components may explain little."""
+        return tuple(s for s in self.statements if s.topic != "Fit" or s.level == BAD)
+
+    @property
+    def closing(self) -> str:
+        """What the verdict means, and what it does not judge."""
+        return closing(self)
 
     @property
     def explained(self) -> float | None:
         """The fraction of the squared norm of the (observed) data that the model explains."""
         return None if self.residual is None else max(1.0 - self.residual**2, 0.0)
 
-    def __str__(self) -> str:
-        from latensor.diagnostics.statements import in_words
-
-        return in_words(self)
-
     def __repr__(self) -> str:
         return (
             f"Certificate(rank {self.rank}, {self.verdict}: unique {self.uniqueness.shown}, "
             f"condition number {self.condition})"
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The certificate as numbers, texts, lists and dictionaries, ready for JSON.
-
-        Infinite numbers become the text "infinity", unknown ones None.
-        """
-        from latensor.diagnostics.statements import as_dictionary
-
-        return as_dictionary(self)
 
 
 def certify(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import textwrap
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
 from latensor.value_files import storable
 
 # Above this share of unexplained third moment the start from moments often failed (recipe of the
@@ -16,13 +15,11 @@ from latensor.value_files import storable
 DOUBTFUL_OFF_DIAGONAL = 0.15
 # A spread of the means below the largest that noise gives cannot be told from noise.
 NOISE_EDGE = 1.0
-_MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]"}
-_VERDICTS = ((BAD, "do not trust"), (CAUTION, "caution"))
 
 
 @storable
 @dataclass(frozen=True)
-class MixtureCertificate:
+class MixtureCertificate(Findings):
     """What can be said about a fitted mixture; `print` it for plain words.
 
     Attributes
@@ -71,23 +68,9 @@ class MixtureCertificate:
         return tuple(statement for statement in [*found, *noted] if statement is not None)
 
     @property
-    def verdict(self) -> str:
-        """The worst of all statements: "trust", "caution" or "do not trust"."""
-        levels = {statement.level for statement in self.statements}
-        return next((text for level, text in _VERDICTS if level in levels), "trust")
-
-    def __str__(self) -> str:
-        lines = [
-            f"Certificate: mixture of {self.n_components} in {self.n_features} features, "
-            f"by {self.method}"
-        ]
-        for statement in self.statements:
-            head = f"{_MARKS[statement.level]:4} {statement.topic}: "
-            lines += textwrap.wrap(
-                head + statement.text, 96, initial_indent="  ", subsequent_indent="       "
-            )
-        lines.append(f"Verdict: {self.verdict}.")
-        return "\n".join(lines)
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return f"mixture of {self.n_components} in {self.n_features} features, by {self.method}"
 
 
 def smallest_separation(means: Any, deviations: Any) -> float:

@@ -13,9 +13,9 @@ import numpy as np
 from latensor.arrays import RandomState, check_positive_int, generator, to_host
 from latensor.decomposition.progress import watched
 from latensor.decomposition.setup import UnscaledTensorError, as_tensor
+from latensor.diagnostics.findings import plain
 from latensor.diagnostics.rank_evidence import Examination, RankEvidence
 from latensor.diagnostics.rank_held_out import HeldOutExamination, explained
-from latensor.diagnostics.statements import plain
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor

@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
-import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING
 
-from latensor.tensors.kruskal import KruskalRank
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Statement
 
 if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
 
-GOOD, CAUTION, BAD, UNKNOWN = "good", "caution", "bad", "unknown"
-_MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]", UNKNOWN: "[?]"}
-_VERDICTS = {GOOD: "stable", CAUTION: "uncertain", BAD: "unstable"}
-_SUMMARIES = {
+__all__ = ["BAD", "CAUTION", "GOOD", "UNKNOWN", "Statement"]
+
+SUMMARIES = {
     "stable": "The data determine these components.",
     "uncertain": "Usable, with the reservations marked [!] above.",
     "unstable": "Do not interpret these components before what is marked [!!] is resolved.",
 }
 # Share of the energy left over above which the reader is told that the components are little of it.
 _UNEXPLAINED = 0.5
-
-
-class Statement(NamedTuple):
-    """One finding: its topic, how good it is, and the text."""
-
-    topic: str
-    level: str
-    text: str
 
 
 def statements(certificate: Certificate) -> tuple[Statement, ...]:
@@ -48,54 +37,19 @@ def statements(certificate: Certificate) -> tuple[Statement, ...]:
     return tuple(statement for statement in found if statement is not None)
 
 
-def verdict(certificate: Certificate) -> str:
-    """The worst of all statements on the components; how much they explain is another question."""
-    levels = {s.level for s in statements(certificate) if s.topic != "Fit" or s.level == BAD}
-    worst = next((level for level in (BAD, CAUTION) if level in levels), GOOD)
-    return _VERDICTS[worst]
-
-
-def in_words(certificate: Certificate) -> str:
-    """The certificate as a short text for somebody who has not read a paper."""
-    shape = " x ".join(str(d) for d in certificate.shape)
-    lines = [f"Certificate: {_count(certificate.rank)} of a {shape} tensor"]
-    for statement in statements(certificate):
-        head = f"{_MARKS[statement.level]:4} {statement.topic}: "
-        lines += textwrap.wrap(
-            head + statement.text, 96, initial_indent="  ", subsequent_indent="       "
-        )
-    result = verdict(certificate)
-    lines.append(f"Verdict: {result}. {_SUMMARIES[result]}")
+def closing(certificate: Certificate) -> str:
+    """What the verdict means, and what it does not judge."""
+    text = f" {SUMMARIES[certificate.verdict]}"
     if certificate.explained is not None:
-        share = _percent(certificate.explained)
-        lines.append(f"They explain {share} of the energy, which the verdict does not judge.")
-    return "\n".join(lines)
+        fraction = _percent(certificate.explained)
+        text += f"\nThey explain {fraction} of the energy, which the verdict does not judge."
+    return text
 
 
-def as_dictionary(certificate: Certificate) -> dict[str, Any]:
-    """The certificate with its statements, in types that JSON knows."""
-    fields = {
-        field.name: plain(getattr(certificate, field.name))
-        for field in dataclasses.fields(certificate)
-    }
-    fields["verdict"] = verdict(certificate)
-    fields["statements"] = [statement._asdict() for statement in statements(certificate)]
-    return fields
-
-
-def plain(value: Any) -> Any:
-    """A value in types that JSON knows; infinity as text, what is not a number as None."""
-    if isinstance(value, KruskalRank):
-        return {"lower": value.lower, "upper": value.upper, "method": value.method}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
-    if isinstance(value, tuple | list):
-        return [plain(item) for item in value]
-    if isinstance(value, float):
-        if math.isnan(value):
-            return None
-        return value if math.isfinite(value) else ("infinity" if value > 0 else "-infinity")
-    return value
+def headline(certificate: Certificate) -> str:
+    """What the certificate is about."""
+    shape = " x ".join(str(d) for d in certificate.shape)
+    return f"{_count(certificate.rank)} of a {shape} tensor"
 
 
 def _count(rank: int) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
 
 # On planted corpora with the weakest eigenvalue 23, 9, 6.5, 2.6, 1.7 and 1.1 times its noise the
 # topics were off by 0.1, 0.2, 0.3, 0.5, 0.6 and 0.9 in L1 (of at most 2).
@@ -21,7 +21,7 @@ _CONDITION = 1e4
 
 
 @dataclass(frozen=True, eq=False)
-class TopicCertificate:
+class TopicCertificate(Findings):
     """What speaks for and against the topics of a fit.
 
     Attributes
@@ -53,22 +53,14 @@ class TopicCertificate:
         found = [self._noise(), self._stability(), self._fit(), self._conditioning(), self._data()]
         return tuple(found)
 
-    @property
-    def verdict(self) -> str:
-        """The worst of all statements: "trust", "caution" or "do not trust"."""
-        levels = {statement.level for statement in self.statements}
-        if BAD in levels:
-            return "do not trust"
-        return "caution" if CAUTION in levels else "trust"
-
     def topic_levels(self) -> list[str | None]:
         """How far to trust every topic: "good", "caution", "bad", or None where unknown."""
         return [None if np.isnan(d) else _level(d, _STEADY, _SHAKY) for d in self.split_half]
 
-    def __str__(self) -> str:
-        marks = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]"}
-        lines = [f"{marks.get(s.level, '[?]')} {s.text}" for s in self.statements]
-        return "\n".join([*lines, f"Verdict: {self.verdict}."])
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return f"{len(self.split_half)} topics of {self.n_documents} documents"
 
     def _noise(self) -> Statement:
         ratio = self.eigenvalue_ratio

@@ -85,7 +85,7 @@ def _map(page: TopicPage) -> Markup | None:
     drawing, shown = topic_map(page)
     levels = [
         (level, text)
-        for level, text in (("good", "trust"), ("caution", "caution"), ("bad", "do not trust"))
+        for level, text in (("good", "stable"), ("caution", "uncertain"), ("bad", "unstable"))
         if any(topic.trust == level for topic in page.topics)
     ]
     legend = [

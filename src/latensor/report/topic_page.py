@@ -26,7 +26,7 @@ from latensor.report.description import (
 from latensor.report.reading import hellinger_distances, probable_words, relevant_words
 
 _PACKAGES = ("latensor", "numpy", "scipy", "numba", "scikit-learn")
-_VERDICTS: dict[str, Level] = {"trust": "good", "caution": "caution", "do not trust": "bad"}
+_VERDICTS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
 _LEVELS: dict[str, Level] = {"good": "good", "caution": "caution", "bad": "bad"}
 # A document of three words is all of one topic by chance: shares count as if so many words of
 # other topics stood in every document.

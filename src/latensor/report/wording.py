@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from latensor.report.description import Level, Topic
 from latensor.report.markup import shorten
 
-TRUST = {"good": "trust", "caution": "caution", "bad": "do not trust", "unknown": "not known"}
+TRUST = {"good": "stable", "caution": "uncertain", "bad": "unstable", "unknown": "not known"}
 MARKS = {"good": "✓", "caution": "!", "bad": "✕", "unknown": "?"}
 VERDICTS = {
     "good": "Nothing found that speaks against these topics.",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
-from latensor.estimation.findings import listed, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
 from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
@@ -20,7 +19,7 @@ _SAME = 0.002
 
 @storable
 @dataclass(frozen=True, eq=False)
-class HMMCertificate:
+class HMMCertificate(Findings):
     """What speaks for and against the states of a fit.
 
     Attributes
@@ -64,17 +63,10 @@ class HMMCertificate:
         )
 
     @property
-    def verdict(self) -> str:
-        """The worst of all statements: "trust", "caution" or "do not trust"."""
-        levels = {statement.level for statement in self.statements}
-        if BAD in levels:
-            return "do not trust"
-        return "caution" if CAUTION in levels else "trust"
-
-    def __str__(self) -> str:
-        marks = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]"}
-        lines = [f"{marks.get(s.level, '[?]')} {s.text}" for s in self.statements]
-        return "\n".join([*lines, f"Verdict: {self.verdict}."])
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        data = f"{self.n_rows} rows in {self.n_sequences} sequences"
+        return f"{self.n_components} hidden states of {data}"
 
     def as_dictionary(self) -> dict[str, Any]:
         """The numbers and statements in plain types."""

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
-from latensor.estimation.findings import Findings, listed, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
 from latensor.estimation.learn import Answer
 from latensor.models.ica.read_off import Unmixing
 from latensor.models.ica.refinement import TOGETHER

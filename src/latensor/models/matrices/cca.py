@@ -12,6 +12,14 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, library_name, to_host
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    present,
+)
 from latensor.estimation import (
     Choice,
     Interval,
@@ -43,6 +51,8 @@ from latensor.whitening import (
     canonical_directions_of_samples,
 )
 
+# Whitening that magnifies more than this loses half of the digits.
+_CONDITION = 1e6
 # Up to here, features of both views together, `fit` keeps its sums, so that it can be merged.
 _MAX_KEPT_FEATURES = 1000
 # Up to here a stream keeps the covariances of both views together (0.5 GB).
@@ -54,7 +64,7 @@ _SPARSE_DIRECTIONS = 500
 
 @storable
 @dataclass(frozen=True)
-class CCACertificate:
+class CCACertificate(Findings):
     """How far the canonical directions can be trusted.
 
     `gap` is the difference between the last correlation kept and the next; `x_condition` and
@@ -75,6 +85,47 @@ class CCACertificate:
     saturated: bool
     noise_correlation: float
     n_above_noise: int
+    n_components: int = 0
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        noun = "pair" if self.n_components == 1 else "pairs"
+        return f"{self.n_components} {noun} of canonical directions"
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return present(self._samples(), self._noise(), self._conditioning())
+
+    def _samples(self) -> Statement | None:
+        if not self.saturated:
+            return None
+        return Statement(
+            "Samples",
+            BAD,
+            "there are more directions than samples can tell: some correlations are 1 whatever "
+            "the data. Give more rows or fewer columns.",
+        )
+
+    def _noise(self) -> Statement | None:
+        if self.saturated or not self.noise_correlation >= 0:
+            return None
+        text = (
+            f"{self.n_above_noise} of {self.n_components} correlations exceed "
+            f"{self.noise_correlation:.2f}, which independent views of these sizes reach once in "
+            "a hundred samples."
+        )
+        if self.n_above_noise == self.n_components:
+            return Statement("Overfitting", GOOD, text)
+        level = BAD if self.n_above_noise == 0 else CAUTION
+        return Statement("Overfitting", level, text + " Judge the others by `score` on new data.")
+
+    def _conditioning(self) -> Statement:
+        worst = max(self.x_condition, self.y_condition)
+        level = GOOD if worst < _CONDITION else CAUTION
+        text = f"variances within a view differ up to {worst:.2g} times."
+        return Statement("Conditioning", level, text)
 
 
 @storable
@@ -396,6 +447,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 saturated=bool(sum(ranks) > state.weight - 1),
                 noise_correlation=noise,
                 n_above_noise=int((correlations > noise).sum()),
+                n_components=len(correlations),
             ),
         }
 

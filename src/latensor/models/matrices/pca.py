@@ -12,6 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
+from latensor.diagnostics.findings import CAUTION, GOOD, Findings, Statement
 from latensor.estimation import Choice, Interval, in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.learn import Answer, Frame, Model, Resumed
@@ -30,13 +31,15 @@ from latensor.moments.sketch_sums import SketchedCovariance
 from latensor.moments.sums import Folded, Joint
 from latensor.value_files import storable
 
+# A gap below this fraction of the largest variance is chance for any usual number of samples.
+_FIRM_GAP = 0.01
 # Up to here a stream keeps the exact covariance (128 MB); beyond, a sketch of leading directions.
 _MAX_COVARIANCE_FEATURES = 4096
 
 
 @storable
 @dataclass(frozen=True)
-class PCACertificate:
+class PCACertificate(Findings):
     """How far the subspace of a PCA can be trusted.
 
     `gap` is (v_k - v_{k+1}) / v_1 of the variances v around the last direction kept, the measure
@@ -49,6 +52,30 @@ class PCACertificate:
     condition: float
     next_variance: float
     error: float
+    n_components: int = 0
+    explained: float = float("nan")
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        noun = "direction" if self.n_components == 1 else "directions"
+        return f"{self.n_components} principal {noun}, {100 * self.explained:.4g} % of the variance"
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        text = (
+            f"the next direction has {self.gap:.2g} of the largest variance less than the last "
+            "kept."
+        )
+        if self.gap < _FIRM_GAP:
+            text += " Where the cut falls is chance: keep more directions, or fewer."
+        found = [Statement("Subspace", GOOD if self.gap >= _FIRM_GAP else CAUTION, text)]
+        if self.error > 0:
+            level = GOOD if self.error < self.gap else CAUTION
+            text = f"a stream has dropped at most {self.error:.2g} of the largest variance."
+            found.append(Statement("Dropped", level, text))
+        return tuple(found)
 
 
 @storable
@@ -268,6 +295,8 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 condition=largest / float(kept[-1]) if kept[-1] > 0 else np.inf,
                 next_variance=found.following,
                 error=(found.error + frame.values.get("forgotten", 0.0)) / largest,
+                n_components=found.rank,
+                explained=float(ratio.sum()),
             ),
         }
 

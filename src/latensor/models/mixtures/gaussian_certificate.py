@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Statement
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
 from latensor.value_files import storable
 
 # Below so many rows per feature the optimum of the likelihood is not the better model: with 3.3 a

@@ -12,8 +12,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import RandomState, is_array
-from latensor.diagnostics.statements import BAD, CAUTION, GOOD, Statement
-from latensor.estimation.findings import Findings, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.estimation.learn import Answer, Frame, Search, Start
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.row_input import read_new, row_source

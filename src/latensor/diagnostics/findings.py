@@ -1,0 +1,117 @@
+"""What all certificates share: statements, one verdict, words, JSON and HTML."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import textwrap
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+GOOD, CAUTION, BAD, UNKNOWN = "good", "caution", "bad", "unknown"
+MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]", UNKNOWN: "[?]"}
+# How firmly the data determine what was found. Whether it fits well, or is of use, is said apart.
+VERDICTS = {GOOD: "stable", CAUTION: "uncertain", BAD: "unstable"}
+
+
+class Statement(NamedTuple):
+    """One finding: its topic, how good it is, and the text."""
+
+    topic: str
+    level: str
+    text: str
+
+
+class Findings:
+    """Base of every certificate, a dataclass that gives a `headline` and its `statements`."""
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        raise NotImplementedError(f"{type(self).__name__} must say what it is about")
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        raise NotImplementedError(f"{type(self).__name__} must say what was found")
+
+    @property
+    def judged(self) -> tuple[Statement, ...]:
+        """The findings that the verdict is about."""
+        return self.statements
+
+    @property
+    def closing(self) -> str:
+        """What follows the verdict."""
+        return ""
+
+    @property
+    def verdict(self) -> str:
+        """How firmly the data determine what was found: "stable", "uncertain" or "unstable".
+
+        The worst of the statements that it is about.
+        """
+        levels = {statement.level for statement in self.judged}
+        return VERDICTS[next((level for level in (BAD, CAUTION) if level in levels), GOOD)]
+
+    def __str__(self) -> str:
+        lines = [f"Certificate: {self.headline}"]
+        for statement in self.statements:
+            head = f"{MARKS[statement.level]:4} {statement.topic}: "
+            lines += textwrap.wrap(
+                head + statement.text, 96, initial_indent="  ", subsequent_indent="       "
+            )
+        lines.append(f"Verdict: {self.verdict}.{self.closing}")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The certificate as numbers, texts, lists and dictionaries, ready for JSON.
+
+        Infinite numbers become the text "infinity", unknown ones None.
+        """
+        known = {f.name: plain(getattr(self, f.name)) for f in dataclasses.fields(self)}  # type: ignore[arg-type]
+        found = [statement._asdict() for statement in self.statements]
+        return {**known, "verdict": self.verdict, "statements": found}
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{MARKS[s.level]}</td><th>{html.escape(s.topic)}</th>"
+            f"<td>{html.escape(s.text)}</td></tr>"
+            for s in self.statements
+        )
+        return (
+            f"<table><caption>{html.escape(self.headline)}: <b>{self.verdict}</b></caption>"
+            f"{rows}</table>"
+        )
+
+
+def present(*found: Statement | None) -> tuple[Statement, ...]:
+    """The statements that have something to say."""
+    return tuple(statement for statement in found if statement is not None)
+
+
+def listed(indices: Sequence[int], limit: int = 8) -> str:
+    """Indices in a sentence, the first few of many."""
+    return ", ".join(str(i) for i in indices[:limit]) + (", ..." if len(indices) > limit else "")
+
+
+def plain(value: Any) -> Any:
+    """A value in types that JSON knows; infinity as text, what is not a number as None."""
+    if hasattr(value, "lower") and hasattr(value, "upper") and hasattr(value, "method"):
+        return {"lower": value.lower, "upper": value.upper, "method": value.method}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    if isinstance(value, dict):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        if math.isnan(value):
+            return None
+        return value if math.isfinite(value) else ("infinity" if value > 0 else "-infinity")
+    return value
