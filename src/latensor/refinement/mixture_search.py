@@ -19,6 +19,7 @@ from latensor.refinement.families.covariances import (
     TIED,
     as_diagonals,
     cholesky,
+    inverse_factors,
     merge_costs,
     merged,
     smallest_variances,
@@ -39,8 +40,11 @@ from latensor.refinement.mixture_starts import (
 # Passes of every start, of the better half, and after a move.
 _FIRST_PASSES, _SECOND_PASSES, _MOVE_PASSES = 5, 10, 12
 _AT_A_TIME = 3
-# Components that are split, passes that judge a split, moves that are tried in full.
-_SPLITS, _LOCAL_PASSES, _TRIES = 6, 8, 4
+# Axes that are split, passes that judge a split, moves that are tried in full.
+_SPLITS, _LOCAL_PASSES, _TRIES = 12, 8, 4
+_AXIS_STEPS = 5
+# Above, rows of a component are not normal along an axis: chi squared (2) at a level of 1e-5.
+_UNUSUAL = 23.0
 # Log-likelihood per row that a move must gain.
 _LEAST_GAIN = 2e-4
 # Runnalls' bound ignores that the others adapt: moves that gained 0.002 to 0.02 per row were
@@ -80,14 +84,20 @@ class Search:
 
 
 def passes(
-    family: GaussianFamily, points: Points, state: MixtureState, n_passes: int
+    family: GaussianFamily,
+    points: Points,
+    state: MixtureState,
+    n_passes: int,
+    accelerate: bool = False,
 ) -> tuple[MixtureState, float]:
-    """Plain passes of EM over a sample, and the log-likelihood per row before the last."""
+    """Passes of EM over a sample, plain ones by default, and the log-likelihood per row."""
 
     def fold(start: Statistics[MixtureState]) -> Statistics[MixtureState]:
         return start.update(points)
 
-    climb = em(fold, family, state, max_iter=n_passes, tol=-np.inf, accelerate=False, prepared=True)
+    climb = em(
+        fold, family, state, max_iter=n_passes, tol=-np.inf, accelerate=accelerate, prepared=True
+    )
     return climb.state, climb.log_likelihood
 
 
@@ -160,6 +170,7 @@ def search(
     sample: Points,
     starts: dict[str, MixtureState],
     move: bool = True,
+    n_passes: int = _SECOND_PASSES,
 ) -> Search:
     """The best of several starts by successive halving, then split and merge moves.
 
@@ -168,6 +179,7 @@ def search(
     sample : rows to try on, held
     starts : states by name
     move : bool, whether to split and merge
+    n_passes : int, of the better half; more than a few are accelerated
     """
     count = len(next(iter(starts.values())).weights)
     weight = float(sample.weights.sum())
@@ -187,7 +199,9 @@ def search(
     if len(names) > 1:
         names = names[: (len(names) + 1) // 2]
         for name in names:
-            tried[name] = passes(family, sample, tried[name][0], _SECOND_PASSES)
+            tried[name] = passes(
+                family, sample, tried[name][0], n_passes, accelerate=n_passes > _SECOND_PASSES
+            )
     best = min(names, key=rank)
     state, value = tried[best]
     n_moves = 0
@@ -250,7 +264,11 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     cheap = np.argsort(costs, kind="stable")[: 4 * _TRIES]
     moves: list[tuple[float, int, int, MixtureState, int, int]] = []
-    for split, axis in _axes(family, sample, state, shares):
+    unusual = [
+        found for found in axes_to_split(family, sample, state, shares) if found[0] > _UNUSUAL
+    ]
+    unusual.sort(key=lambda found: -found[0])
+    for _, split, axis in unusual[:_SPLITS]:
         places = [p for p in cheap if split not in (one[p], other[p])]
         if not places:
             continue
@@ -267,41 +285,84 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     return found
 
 
-def _axes(
+def normality(values: Any, masses: Any) -> float:
+    """The statistic of Jarque and Bera of weighted numbers (n,), about chi squared (2) if normal.
+
+    N (skewness^2 / 6 + (kurtosis - 3)^2 / 24).
+    """
+    total = float(masses.sum())
+    centred = values - masses @ values / total
+    squares = centred**2
+    variance = float(masses @ squares) / total
+    if not variance > 0:
+        return 0.0
+    skewness = float(masses @ (squares * centred)) / total / variance**1.5
+    kurtosis = float(masses @ squares**2) / total / variance**2
+    return total * (skewness**2 / 6 + (kurtosis - 3) ** 2 / 24)
+
+
+def _extreme_kurtosis(inner: Any, masses: Any, axis: Any) -> Any:
+    """A unit axis (d,) near a given one along which whitened rows have extreme kurtosis.
+
+    The fixed point u ~ E z (u'z)^3 - 3 u of FastICA: E|z|^2 z z' sees one axis only through the
+    noise of all others.
+    """
+    total = float(masses.sum())
+    for _ in range(_AXIS_STEPS):
+        moved = inner.T @ (masses * (inner @ axis) ** 3) / total - 3 * axis
+        length = float(np.linalg.norm(moved))
+        if not length > 0:
+            break
+        axis = moved / length
+    return axis
+
+
+def axes_to_split(
     family: GaussianFamily, sample: Points, state: MixtureState, shares: Any
-) -> list[tuple[int, Any]]:
-    """Components that look least normal, and axes (d,) along which to split each."""
+) -> list[tuple[float, int, Any]]:
+    """Axes (d,) along which rows of components are not normal: statistic, component, axis.
+
+    With z the rows of a component whitened by its own covariance, the eigenvectors of E|z|^2 z z'
+    of the smallest and the largest eigenvalue: two clusters of like weight show in the one, a rare
+    one in the other. And the widest axis: against the average precision of all components where
+    covariances are free, of z else.
+
+    Parameters
+    ----------
+    shares : (n, k), responsibilities
+    """
     kind, (count, width) = family.covariance_type, state.means.shape
-    owners = np.argmax(shares, axis=1)
-    if kind in (FULL, TIED):
-        lower = np.broadcast_to(cholesky(state.covariances), (count, width, width))
-    scored = []
+    result: list[tuple[float, int, Any]] = []
+    if kind == FULL:
+        roots = inverse_factors(cholesky(state.covariances))
+        average = np.tensordot(state.weights, roots @ np.swapaxes(roots, 1, 2), axes=1)
     for j in range(count):
-        rows = np.flatnonzero(owners == j)
-        mass = float(sample.weights[rows].sum())
-        if mass < 2 * (width + 1):
+        rows = np.flatnonzero(shares[:, j] > _OWNED)
+        masses = shares[rows, j] * sample.weights[rows]
+        if float(masses.sum()) < 2 * (width + 1):
             continue
         gaps = sample.rows[rows] - state.means[j]
         if kind in (FULL, TIED):
-            inner = np.linalg.solve(lower[j], gaps.T).T
+            lower = cholesky(state.covariances if kind == TIED else state.covariances[j])
+            inner = gaps @ inverse_factors(lower)
         else:
-            deviations = np.sqrt(as_diagonals(kind, state.covariances, width)[j])
-            inner = gaps / deviations
-        norms = np.einsum("ij,ij->i", inner, inner) * sample.weights[rows]
-        fourth = (inner * norms[:, None]).T @ inner / mass
-        values, vectors = np.linalg.eigh(fourth)
-        score = mass * float(np.sqrt(((values - (width + 2)) ** 2).sum()))
-        if kind in (FULL, TIED):
-            flat, tail = lower[j] @ vectors[:, 0], lower[j] @ vectors[:, -1]
-            size, axes = np.linalg.eigh(lower[j] @ lower[j].T)
-            wide = axes[:, -1] * np.sqrt(max(float(size[-1]), 0.0))
+            lower = np.diag(np.sqrt(as_diagonals(kind, state.covariances, width)[j]))
+            inner = gaps / np.diag(lower)
+        weighted = inner * masses[:, None]
+        norms = np.einsum("ij,ij->i", inner, inner)
+        vectors = np.linalg.eigh((weighted * norms[:, None]).T @ inner)[1]
+        if kind == FULL:
+            wide = np.linalg.eigh(lower.T @ average @ lower)[1][:, -1]
+        elif kind == TIED:
+            wide = np.linalg.svd(lower)[2][0]
         else:
-            flat, tail = deviations * vectors[:, 0], deviations * vectors[:, -1]
-            scatter = (inner * sample.weights[rows, None]).T @ inner / mass
-            wide = deviations * np.linalg.eigh(scatter)[1][:, -1]
-        scored.append((score, j, (wide, flat, tail) if width > 1 else (wide,)))
-    scored.sort(key=lambda found: (-found[0], found[1]))
-    return [(j, axis) for _, j, axes in scored[:_SPLITS] for axis in axes]
+            wide = np.linalg.eigh(weighted.T @ inner)[1][:, -1]
+        axes = [wide]
+        if width > 1:
+            axes += [_extreme_kurtosis(inner, masses, vectors[:, i]) for i in (0, -1)]
+        for axis in axes:
+            result.append((normality(inner @ axis, masses), j, lower @ axis))
+    return result
 
 
 def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:

@@ -14,6 +14,7 @@ from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import (
     GivenParts,
+    drawn_rows,
     imputed_starts,
     read_off_tied,
     simple_start,
@@ -27,8 +28,9 @@ from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Joint
 from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
 from latensor.refinement.families.gaussian import GaussianFamily
-from latensor.refinement.families.gaussian_densities import MixtureState
-from latensor.refinement.mixture_search import collapsed, search, starts_of
+from latensor.refinement.families.gaussian_densities import MixtureState, Points
+from latensor.refinement.mixture_search import Search as Found
+from latensor.refinement.mixture_search import collapsed, passes, search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Rows on which starts are compared: enough for components of a tenth of the average weight.
@@ -41,6 +43,10 @@ _FEATURES_PER_COMPONENT = 2
 _FEWEST_TIED = 5
 # Above, one other start beside the moments is not enough.
 _DOUBTFUL_OFF_DIAGONAL = 0.15
+# Times that unobserved entries are drawn from the mixture found so far, and starts tried on them.
+_ROUNDS_OF_DRAWS = 3
+# Passes by which starts with unobserved entries are compared: EM is slow there.
+_PASSES_UNOBSERVED = 30
 # Numbers in the sample on which EM runs: 128 MB.
 _SAMPLE_ENTRIES = 2**24
 
@@ -72,6 +78,8 @@ class GaussianModel(Model[MixtureState]):
     sample_limit: int
     names: tuple[str, ...] = ()
     pilot_size: ClassVar[int] = 20_000
+    # The search itself runs passes from every start.
+    first_steps: ClassVar[int] = 0
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         origin = observed_centre(run.source.head())
@@ -231,15 +239,33 @@ class GaussianModel(Model[MixtureState]):
                 raise NotIdentifiableError(self._why_no_moments(missing))
             return Start(search_.state), 0.0
         if missing:
-            starts = imputed_starts(family, sample, count, rng)
-            found = search(family, points, starts, move=False)
+            found = self._search_unobserved(family, sample, points, rng)
         else:
             coordinates = Coordinates.of(family, sample, points)
-            starts = starts_of(
-                family, coordinates, count, rng, known, few=self._trusted(frame, search_)
-            )
-            found = search(family, points, starts)
+            few = self._trusted(frame, search_)
+            found = search(family, points, starts_of(family, coordinates, count, rng, known, few))
         return Start(found.state, found.start, found.n_moves), found.log_likelihood
+
+    def _search_unobserved(
+        self, family: GaussianFamily, sample: Batch, points: Points, rng: np.random.Generator
+    ) -> Found:
+        """Starts on imputed rows, first of one Gaussian, then drawn from the mixture found."""
+        count, weight = self.n_components, points.weight
+        starts = imputed_starts(family, sample, count, rng)
+        best = search(family, points, starts, move=False, n_passes=_PASSES_UNOBSERVED)
+        for _ in range(_ROUNDS_OF_DRAWS if count > 1 else 0):
+            rows = drawn_rows(family, best.state, sample, rng)
+            complete = Batch((rows,), sample.weights, sample.keys)
+            filled = family.prepare(complete)
+            starts = starts_of(
+                family, Coordinates.of(family, complete, filled), count, rng, {"best": best.state}
+            )
+            found = search(family, filled, starts)
+            name = best.start if found.start == "best" else f"{found.start}, imputed"
+            state, value = passes(family, points, found.state, _PASSES_UNOBSERVED, accelerate=True)
+            if value > best.log_likelihood and not collapsed(family, state, weight).any():
+                best = Found(state, value, name, best.values, found.n_moves)
+        return best
 
     def _trusted(self, frame: Frame, search_: Search[MixtureState]) -> bool:
         return search_.state is not None and self.covariance_type != TIED

@@ -11,7 +11,7 @@ from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose
 from latensor.moments.batch import Batch
 from latensor.moments.third import ThirdMoment
-from latensor.refinement.families.covariances import FULL
+from latensor.refinement.families.covariances import FULL, as_matrices
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.refinement.mixture_search import passes
@@ -121,19 +121,47 @@ def imputed(
     ----------
     draw : bool, whether residuals are drawn, so that no plane holds the filled entries
     """
+    one = _as_full(family)
+    start = MixtureState(np.ones(1), np.zeros((1, family.width)), np.eye(family.width)[None])
+    state = passes(one, one.prepare(sample), start, _PASSES_TO_IMPUTE)[0]
+    return _filled(one, state, sample.rows, rng, draw)
+
+
+def _as_full(family: GaussianFamily) -> GaussianFamily:
     floor = family.floor
     if np.ndim(floor) < 2:
         floor = np.diag(np.broadcast_to(floor, family.width))
-    one = replace(family, covariance_type=FULL, floor=floor, products=False)
-    start = MixtureState(np.ones(1), np.zeros((1, family.width)), np.eye(family.width)[None])
-    state = passes(one, one.prepare(sample), start, _PASSES_TO_IMPUTE)[0]
-    filled = one.impute(state, sample.rows)
+    return replace(family, covariance_type=FULL, floor=floor, products=False)
+
+
+def _filled(
+    one: GaussianFamily, state: MixtureState, rows: Array, rng: np.random.Generator, draw: bool
+) -> Array:
+    filled: Array = one.impute(state, rows)
     if draw:
         # A drawn row less its own regression on the same entries is a residual.
         other = one.sample(state, len(filled), rng)[0]
-        hidden = np.where(np.isnan(sample.rows), np.nan, other)
-        filled = filled + np.where(np.isnan(sample.rows), other - one.impute(state, hidden), 0.0)
+        hidden = np.where(np.isnan(rows), np.nan, other)
+        filled = filled + np.where(np.isnan(rows), other - one.impute(state, hidden), 0.0)
     return filled
+
+
+def drawn_rows(
+    family: GaussianFamily, state: MixtureState, sample: Batch, rng: np.random.Generator
+) -> Array:
+    """Rows (n, d) with unobserved entries drawn from a mixture, given those observed."""
+    logs = family.log_density(state, family.prepare(sample))
+    shares = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+    drawn = rng.random(len(shares)) * shares[:, -1]
+    labels = np.minimum((shares <= drawn[:, None]).sum(axis=1), len(state.weights) - 1)
+    one, count = _as_full(family), len(state.weights)
+    matrices = as_matrices(family.covariance_type, state.covariances, count, family.width)
+    rows = np.array(sample.rows, dtype=np.float64)
+    for j in range(count):
+        chosen = labels == j
+        single = MixtureState(np.ones(1), state.means[j : j + 1], matrices[j : j + 1])
+        rows[chosen] = _filled(one, single, rows[chosen], rng, True)
+    return rows
 
 
 def imputed_starts(
@@ -141,17 +169,18 @@ def imputed_starts(
 ) -> dict[str, MixtureState]:
     """Starts of a sample with unobserved entries: over-fitted and merged on imputed rows."""
     starts: dict[str, MixtureState] = {}
-    for draw in (False, True):
-        rows = imputed(family, sample, rng, draw=draw)
+    for number in (1, 2):
+        rows = imputed(family, sample, rng, draw=True)
         complete = Batch((rows,), sample.weights, sample.keys)
         points = family.prepare(complete)
         coordinates = Coordinates.of(family, complete, points)
         chosen = coordinates.whitened if family.covariance_type == FULL else None
         chosen = coordinates.standardized if chosen is None else chosen
         many = overfit(family, points, chosen, count, rng)
-        kind = "drawn" if draw else "imputed"
         for power, kept in ((0.0, ""), (0.5, ", rare kept")):
-            starts[f"overfit and merge, {kind}{kept}"] = merge_down(family, many, count, power)
+            starts[f"overfit and merge, imputed {number}{kept}"] = merge_down(
+                family, many, count, power
+            )
     return starts
 
 

@@ -211,7 +211,7 @@ class GaussianFamily(Family[MixtureState]):
             total = found if total is None else {n: total[n] + found[n] for n in found}
         assert total is not None
         total["log_likelihood"] += float(prepared.weights @ self._volumes(prepared))
-        return total
+        return densities.unfolded(total)
 
     def _volumes(self, points: Points) -> Array:
         if points.volumes is None:
@@ -247,7 +247,7 @@ class GaussianFamily(Family[MixtureState]):
             total = found if total is None else {n: total[n] + found[n] for n in found}
             start = stop
         assert total is not None
-        return total
+        return densities.unfolded(total)
 
     def log_density(self, state: MixtureState, prepared: Batch) -> Array:
         """Log w_j + log p(x | j) (n, k) of prepared rows, in their first order."""

@@ -24,7 +24,7 @@ from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 # Rows worked on at a time: products and responsibilities stay in the cache.
-_BLOCK = 1024
+_BLOCK = 2048
 # In whitened coordinates the linear form of the density loses 16 digits over this; below, the
 # quadratic form is summed itself.
 _NARROW = 1e-10
@@ -210,6 +210,8 @@ class Densities:
 
     def sums(self, points: Points, shares: Any, context: Any) -> dict[str, Any]:
         """The sums of the maximization from responsibilities times weights (n, k)."""
+        if points.products is not None:
+            return {"products": shares.T @ points.products}
         rows, counts = points.rows, shares.sum(axis=0)
         if self.kind in (DIAG, SPHERICAL):
             first = shares.T @ rows
@@ -232,8 +234,6 @@ class Densities:
         if self.kind == TIED:
             second = (rows * points.weights[:, None]).T @ rows
             return {"count": counts, "first": shares.T @ rows, "second": second}
-        if points.products is not None:
-            return self._unfolded(shares.T @ points.products)
         second = np.empty((self.count, self.width, self.width))
         for j in range(self.count):
             share = shares[:, j]
@@ -245,10 +245,13 @@ class Densities:
                 second[j] = (rows * share[:, None]).T @ rows
         return {"count": counts, "first": shares.T @ rows, "second": second}
 
-    def _unfolded(self, sums: Any) -> dict[str, Any]:
-        width = self.width
+    def unfolded(self, found: dict[str, Any]) -> dict[str, Any]:
+        """The sums of several blocks by their names, those of products unfolded."""
+        if "products" not in found:
+            return found
+        sums, width = found.pop("products"), self.width
         second = np.empty((self.count, width, width))
         rows, columns = np.triu_indices(width)
         second[:, rows, columns] = sums[:, width:-1]
         second[:, columns, rows] = sums[:, width:-1]
-        return {"count": sums[:, -1], "first": sums[:, :width], "second": second}
+        return {**found, "count": sums[:, -1], "first": sums[:, :width], "second": second}
