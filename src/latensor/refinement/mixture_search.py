@@ -11,22 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from latensor.refinement.em import em
-from latensor.refinement.families.covariances import (
-    DIAG,
-    FULL,
-    SPHERICAL,
-    TIED,
-    as_diagonals,
-    cholesky,
-    inverse_factors,
-    merge_costs,
-    merged,
-    smallest_variances,
-)
+from latensor.refinement.families.covariances import DIAG, SPHERICAL, TIED, cholesky
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.family import Statistics
+from latensor.refinement.mixture_moves import collapsed, passes, split_and_merge
 from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
@@ -37,26 +25,10 @@ from latensor.refinement.mixture_starts import (
     shells,
 )
 
-# Passes of every start, of the better half, and after a move.
-_FIRST_PASSES, _SECOND_PASSES, _MOVE_PASSES = 5, 10, 12
-_AT_A_TIME = 3
-# Axes that are split, passes that judge a split, moves that are tried in full.
-_SPLITS, _LOCAL_PASSES, _TRIES = 12, 8, 4
-_AXIS_STEPS = 5
-# Above, rows of a component are not normal along an axis: chi squared (2) at a level of 1e-5.
-_UNUSUAL = 23.0
-# Log-likelihood per row that a move must gain.
-_LEAST_GAIN = 2e-4
-# Runnalls' bound ignores that the others adapt: moves that gained 0.002 to 0.02 per row were
-# expected to lose up to 0.07.
-_LEAST_EXPECTED = -0.1
-# Rows that a component hardly owns do not decide how it is split.
-_OWNED = 0.01
+# Passes of every start and of the better half.
+_FIRST_PASSES, _SECOND_PASSES = 5, 10
 # Shells help nested components, of which there are few.
 _MOST_SHELLS = 5
-# A component is collapsed if its smallest variance is this part of that of all rows while it has
-# fewer than 5 rows per feature.
-_COLLAPSED, _ROWS_PER_FEATURE = 1e-4, 5
 # Powers of the smaller weight by which merges are judged: each alone misses what the other finds.
 _POWERS = (0.0, 0.5)
 # Passes of Lloyd's algorithm where k-means is the start itself.
@@ -81,34 +53,6 @@ class Search:
     start: str
     values: dict[str, float]
     n_moves: int
-
-
-def passes(
-    family: GaussianFamily,
-    points: Points,
-    state: MixtureState,
-    n_passes: int,
-    accelerate: bool = False,
-) -> tuple[MixtureState, float]:
-    """Passes of EM over a sample, plain ones by default, and the log-likelihood per row."""
-
-    def fold(start: Statistics[MixtureState]) -> Statistics[MixtureState]:
-        return start.update(points)
-
-    climb = em(
-        fold, family, state, max_iter=n_passes, tol=-np.inf, accelerate=accelerate, prepared=True
-    )
-    return climb.state, climb.log_likelihood
-
-
-def collapsed(family: GaussianFamily, state: MixtureState, weight: float) -> Any:
-    """Which components (k,) have shrunk onto fewer rows than determine a covariance."""
-    count = len(state.weights)
-    if family.covariance_type == TIED:
-        return np.zeros(count, dtype=bool)
-    narrow = smallest_variances(family.covariance_type, state.covariances) < _COLLAPSED
-    few = state.weights * weight < _ROWS_PER_FEATURE * family.width
-    return narrow & few
 
 
 def starts_of(
@@ -208,228 +152,3 @@ def search(
     if move and count >= 3:
         state, value, n_moves = split_and_merge(family, sample, state)
     return Search(state, value, best, values, n_moves)
-
-
-def split_and_merge(
-    family: GaussianFamily, sample: Points, state: MixtureState
-) -> tuple[MixtureState, float, int]:
-    """Split one component and merge two others as long as that raises the likelihood.
-
-    Splits are judged by a few passes over the rows of the component with all others fixed, merges
-    by Runnalls' bound; the most promising pairs of both are tried in full.
-
-    Returns
-    -------
-    state, log-likelihood per row, number of moves
-    """
-    weight = float(sample.weights.sum())
-    state, value = passes(family, sample, state, _SECOND_PASSES)
-    n_moves = 0
-    for _ in range(2 * len(state.weights)):
-        moved = _best_moves(family, sample, state)
-        for trial in moved:
-            found, reached = _promising(family, sample, trial, value + _LEAST_GAIN)
-            bad = collapsed(family, found, weight).any()
-            if reached > value + _LEAST_GAIN and not bad:
-                state, value, n_moves = found, reached, n_moves + 1
-                break
-        else:
-            break
-    return state, value, n_moves
-
-
-def _promising(
-    family: GaussianFamily, sample: Points, state: MixtureState, goal: float
-) -> tuple[MixtureState, float]:
-    """Passes after a move, a few at a time as long as their gain could still reach the goal."""
-    value = -np.inf
-    for left in range(_MOVE_PASSES // _AT_A_TIME, 0, -1):
-        before = value
-        state, value = passes(family, sample, state, _AT_A_TIME)
-        # Gains decrease from pass to pass.
-        if value + left * (value - before) < goal:
-            break
-    return state, value
-
-
-def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> list[MixtureState]:
-    """The most promising states one split and one merge away."""
-    kind, count = family.covariance_type, len(state.weights)
-    weight = float(sample.weights.sum())
-    logs = family.joint(state, sample)
-    largest = logs.max(axis=1)
-    totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
-    shares = np.exp(logs - totals[:, None])
-    one, other = np.triu_indices(count, 1)
-    costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
-    cheap = np.argsort(costs, kind="stable")[: 4 * _TRIES]
-    moves: list[tuple[float, int, int, MixtureState, int, int]] = []
-    unusual = [
-        found for found in axes_to_split(family, sample, state, shares) if found[0] > _UNUSUAL
-    ]
-    unusual.sort(key=lambda found: -found[0])
-    for _, split, axis in unusual[:_SPLITS]:
-        places = [p for p in cheap if split not in (one[p], other[p])]
-        if not places:
-            continue
-        needed = (costs[places[0]] + _LEAST_EXPECTED) * weight
-        pair, gain = _local(family, sample, state, split, axis, totals, shares[:, split], needed)
-        for place in places:
-            expected = gain / weight - costs[place]
-            moves.append((expected, len(moves), split, pair, int(one[place]), int(other[place])))
-    moves.sort(key=lambda move: (-move[0], move[1]))
-    found = []
-    for expected, _, split, pair, i, j in moves[:_TRIES]:
-        if expected > _LEAST_EXPECTED:
-            found.append(_moved(family, state, split, pair, i, j))
-    return found
-
-
-def normality(values: Any, masses: Any) -> float:
-    """The statistic of Jarque and Bera of weighted numbers (n,), about chi squared (2) if normal.
-
-    N (skewness^2 / 6 + (kurtosis - 3)^2 / 24).
-    """
-    total = float(masses.sum())
-    centred = values - masses @ values / total
-    squares = centred**2
-    variance = float(masses @ squares) / total
-    if not variance > 0:
-        return 0.0
-    skewness = float(masses @ (squares * centred)) / total / variance**1.5
-    kurtosis = float(masses @ squares**2) / total / variance**2
-    return total * (skewness**2 / 6 + (kurtosis - 3) ** 2 / 24)
-
-
-def _extreme_kurtosis(inner: Any, masses: Any, axis: Any) -> Any:
-    """A unit axis (d,) near a given one along which whitened rows have extreme kurtosis.
-
-    The fixed point u ~ E z (u'z)^3 - 3 u of FastICA: E|z|^2 z z' sees one axis only through the
-    noise of all others.
-    """
-    total = float(masses.sum())
-    for _ in range(_AXIS_STEPS):
-        moved = inner.T @ (masses * (inner @ axis) ** 3) / total - 3 * axis
-        length = float(np.linalg.norm(moved))
-        if not length > 0:
-            break
-        axis = moved / length
-    return axis
-
-
-def axes_to_split(
-    family: GaussianFamily, sample: Points, state: MixtureState, shares: Any
-) -> list[tuple[float, int, Any]]:
-    """Axes (d,) along which rows of components are not normal: statistic, component, axis.
-
-    With z the rows of a component whitened by its own covariance, the eigenvectors of E|z|^2 z z'
-    of the smallest and the largest eigenvalue: two clusters of like weight show in the one, a rare
-    one in the other. And the widest axis: against the average precision of all components where
-    covariances are free, of z else.
-
-    Parameters
-    ----------
-    shares : (n, k), responsibilities
-    """
-    kind, (count, width) = family.covariance_type, state.means.shape
-    result: list[tuple[float, int, Any]] = []
-    if kind == FULL:
-        roots = inverse_factors(cholesky(state.covariances))
-        average = np.tensordot(state.weights, roots @ np.swapaxes(roots, 1, 2), axes=1)
-    for j in range(count):
-        rows = np.flatnonzero(shares[:, j] > _OWNED)
-        masses = shares[rows, j] * sample.weights[rows]
-        if float(masses.sum()) < 2 * (width + 1):
-            continue
-        gaps = sample.rows[rows] - state.means[j]
-        if kind in (FULL, TIED):
-            lower = cholesky(state.covariances if kind == TIED else state.covariances[j])
-            inner = gaps @ inverse_factors(lower)
-        else:
-            lower = np.diag(np.sqrt(as_diagonals(kind, state.covariances, width)[j]))
-            inner = gaps / np.diag(lower)
-        weighted = inner * masses[:, None]
-        norms = np.einsum("ij,ij->i", inner, inner)
-        vectors = np.linalg.eigh((weighted * norms[:, None]).T @ inner)[1]
-        if kind == FULL:
-            wide = np.linalg.eigh(lower.T @ average @ lower)[1][:, -1]
-        elif kind == TIED:
-            wide = np.linalg.svd(lower)[2][0]
-        else:
-            wide = np.linalg.eigh(weighted.T @ inner)[1][:, -1]
-        axes = [wide]
-        if width > 1:
-            axes += [_extreme_kurtosis(inner, masses, vectors[:, i]) for i in (0, -1)]
-        for axis in axes:
-            result.append((normality(inner @ axis, masses), j, lower @ axis))
-    return result
-
-
-def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:
-    """Two halves of component j along an axis of one deviation: the moments of half Gaussians."""
-    shift = np.sqrt(2 / np.pi) * axis
-    kind, width = family.covariance_type, family.width
-    means = np.stack([state.means[j] + shift, state.means[j] - shift])
-    weights = np.full(2, state.weights[j] / 2)
-    if kind == TIED:
-        return MixtureState(weights, means, state.covariances)
-    if kind == FULL:
-        covariance = state.covariances[j] - np.outer(shift, shift) + family.floor
-    elif kind == DIAG:
-        covariance = np.maximum(state.covariances[j] - shift**2, 0.1 * state.covariances[j])
-    else:
-        covariance = state.covariances[j] * (1 - 2 / (np.pi * width)) + family.floor
-    return MixtureState(weights, means, np.stack([covariance, covariance]))
-
-
-def _local(
-    family: GaussianFamily,
-    sample: Points,
-    state: MixtureState,
-    j: int,
-    axis: Any,
-    totals: Any,
-    share: Any,
-    needed: float,
-) -> tuple[MixtureState, float]:
-    """The halves of component j after passes over its rows, all others fixed, and the gain.
-
-    No more passes than may reach the gain that is `needed`.
-    """
-    from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
-    rows = np.flatnonzero(share > _OWNED)
-    points = sample.take(rows)
-    rest = totals[rows] + np.log(np.maximum(1 - share[rows], 1e-300))
-    pair = split(family, state, j, axis)
-    before = float(points.weights @ totals[rows])
-    value = -np.inf
-    for left in range(_LOCAL_PASSES, 0, -1):
-        logs = np.empty((len(rows), 3))
-        logs[:, :2] = family.joint(pair, points)
-        logs[:, 2] = rest
-        last, value = value, float(normalize_rows(logs, points.weights)) - before
-        if value + left * (value - last) < needed:
-            break
-        shares = np.ascontiguousarray(logs[:, :2])
-        found = family.maximize(family.sums(pair, points, shares), pair)
-        mass = float(shares.sum()) / float(sample.weights.sum())
-        covariances = state.covariances if family.covariance_type == TIED else found.covariances
-        pair = MixtureState(found.weights * mass, found.means, covariances)
-    return pair, value
-
-
-def _moved(
-    family: GaussianFamily, state: MixtureState, j: int, pair: MixtureState, one: int, other: int
-) -> MixtureState:
-    kind = family.covariance_type
-    total, mean, pooled = merged(
-        kind, state.weights, state.means, state.covariances, np.array([one]), np.array([other])
-    )
-    weights, means = state.weights.copy(), state.means.copy()
-    covariances = state.covariances.copy()
-    weights[[j, other, one]] = pair.weights[0], pair.weights[1], total[0]
-    means[[j, other, one]] = pair.means[0], pair.means[1], mean[0]
-    if kind != TIED:
-        covariances[[j, other]], covariances[one] = pair.covariances, pooled[0]
-    return MixtureState(weights / weights.sum(), means, covariances)

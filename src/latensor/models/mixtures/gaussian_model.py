@@ -29,8 +29,9 @@ from latensor.moments.sums import Folded, Joint
 from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
+from latensor.refinement.mixture_moves import collapsed, passes
 from latensor.refinement.mixture_search import Search as Found
-from latensor.refinement.mixture_search import collapsed, passes, search, starts_of
+from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Rows on which starts are compared: enough for components of a tenth of the average weight.

@@ -14,7 +14,7 @@ from latensor.moments.third import ThirdMoment
 from latensor.refinement.families.covariances import FULL, as_matrices
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
-from latensor.refinement.mixture_search import passes
+from latensor.refinement.mixture_moves import passes
 from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
