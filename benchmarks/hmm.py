@@ -24,15 +24,16 @@ from hmmlearn import hmm
 from benchmarks.gathered import Gathered, Run, command, median, number
 from benchmarks.hmm_data import RealSet, real_sets
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
-from latensor.models.categorical_hmm import CategoricalHMM
-from latensor.models.gaussian_hmm import GaussianHMM
+from latensor.models.hmm.categorical import CategoricalHMM
+from latensor.models.hmm.gaussian import GaussianHMM
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
+from latensor.refinement.em import em
 from latensor.refinement.hmm import (
     CategoricalEmission,
+    ChainFamily,
     GaussianEmission,
     HiddenChain,
-    Sequences,
-    climb,
-    total_likelihood,
 )
 
 FAILURE = 0.002
@@ -100,11 +101,20 @@ def draw(setting: Setting, seed: int) -> tuple[Any, Any, Any]:
 
 def oracle(setting: Setting, truth: HiddenChain, train: Any, test: Any, lengths: Any) -> float:
     """Held-out log-likelihood per row of a climb that starts at the truth."""
-    rows = [x[:, 0] if setting.kind == "symbols" else x for x in (train, test)]
-    first, second = Sequences.of(lengths[0]), Sequences.of(lengths[1])
-    options = {"max_iter": 300, "tol": 1e-8, "accelerate": True, "n_threads": 1}
-    found = climb(truth, rows[0], first, **options)
-    return total_likelihood(found.chain, rows[1], second, 1) / len(test)
+    family = ChainFamily(truth.emission.design)
+    parts = [
+        family.prepare(_units(x[:, 0] if setting.kind == "symbols" else x, sizes))
+        for x, sizes in zip((train, test), lengths, strict=True)
+    ]
+    fold = lambda start: start.update(parts[0])  # noqa: E731
+    found = em(fold, family, truth, max_iter=300, tol=1e-8, prepared=True)
+    return family.log_likelihood(found.state, parts[1]) / len(test)
+
+
+def _units(rows: Any, lengths: Any) -> Batch:
+    count = len(lengths)
+    units = Ragged.of(np.ascontiguousarray(rows), lengths)
+    return Batch((units,), np.ones(count), np.arange(count, dtype=np.uint64))
 
 
 def ours(kind: str, k: int, d: int, refine: int | str = "auto", views: str = "auto") -> Any:

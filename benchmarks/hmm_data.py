@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from latensor.models.categorical_hmm import CategoricalHMM
-from latensor.models.gaussian_hmm import GaussianHMM
+from latensor.models.hmm.categorical import CategoricalHMM
+from latensor.models.hmm.gaussian import GaussianHMM
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,16 @@
 """Hidden Markov models for tests: their exact moments, and what enumeration says about them."""
 
 import itertools
+from dataclasses import dataclass
 
 import numpy as np
 
 from latensor.datasets.sequences import stationary_distribution
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
 from latensor.moments.sequences import DECAYS, LAGS, Pairs, Windows
+from latensor.refinement.em import em
+from latensor.refinement.hmm import ChainFamily, Sequences
 
 # So many rows that nothing is left of the noise.
 MANY = 1e24
@@ -81,3 +86,49 @@ def match(found, truth):
 
     cost = np.abs(truth[:, None] - found[None]).sum(axis=2)
     return linear_sum_assignment(cost)[1]
+
+
+@dataclass(frozen=True, eq=False)
+class Coded:
+    """Symbols in the first column of rows, further quantities in the others."""
+
+    n_symbols: int
+
+    def __call__(self, rows):
+        return np.ascontiguousarray(rows[:, 0].astype(np.int64) if rows.ndim == 2 else rows)
+
+    def observables(self, rows):
+        return rows[:, 1:] if rows.ndim == 2 else None
+
+    def missing(self, rows):
+        return np.zeros(len(rows), dtype=bool)
+
+
+def units(rows, lengths, weights=None):
+    """A batch of sequences."""
+    count = len(lengths)
+    weights = np.ones(count) if weights is None else np.asarray(weights, dtype=np.float64)
+    return Batch((Ragged.of(rows, lengths),), weights, np.arange(count, dtype=np.uint64))
+
+
+def raised(chain, rows, lengths, weights=None, design=None, **settings):
+    """EM from a chain over sequences in memory."""
+    design = chain.emission.design if design is None else design
+    family = ChainFamily(design)
+    prepared = family.prepare(units(rows, lengths, weights))
+    return em(lambda start: start.update(prepared), family, chain, prepared=True, **settings)
+
+
+def one_step(chain, rows, lengths, weights=None, size=16_384, design=None):
+    """The chain after one step of EM, and the log-likelihood before it."""
+    family = ChainFamily(chain.emission.design if design is None else design)
+    batch = units(rows, lengths, weights)
+    sequences = Sequences.within(batch.rows, batch.weights, size)
+    prepared = Batch((batch.rows, family.design(rows), sequences), batch.weights, batch.keys)
+    sums = family.expect(chain, prepared)
+    return family.maximize(sums, chain), sums["log_likelihood"]
+
+
+def log_likelihood_of(chain, rows, lengths):
+    family = ChainFamily(chain.emission.design)
+    return family.log_likelihood(chain, family.prepare(units(rows, lengths)))

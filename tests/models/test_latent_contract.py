@@ -6,7 +6,7 @@ import scipy.sparse
 
 import latensor as lt
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
-from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.exceptions import InvalidInputError
 from latensor.sources import MatrixSource
 
 MIXED = lt.datasets.make_spherical_mixture(900, 8, 3, separation=8, random_state=0).samples
@@ -122,7 +122,7 @@ CASES = {
 }
 every = pytest.mark.parametrize("name", CASES)
 # Models on the one fit.
-FOLDED = ("spherical", "diagonal", "product", "pearson", "views", "ica")
+FOLDED = ("spherical", "diagonal", "product", "pearson", "views", "ica", "symbols", "points")
 
 
 def gap(case, one, other):
@@ -151,7 +151,8 @@ def test_a_long_source_is_gone_over_twice(name):
     # Besides, one look at the first batch and, for a centre, at the first block.
     first = Again(case.batches()[:1])
     list(first)
-    block = min(n_rows, 5000 if name == "ica" else 2048) if name in FOLDED else 0
+    sizes = {"ica": 5000, "symbols": 8192, "points": 8192}
+    block = min(n_rows, sizes.get(name, 2048)) if name in FOLDED else 0
     assert source.rows <= passes * n_rows + first.rows + block
     if name == "symbols":
         known = Again(case.batches())
@@ -320,8 +321,9 @@ def test_intervals_refuse_what_makes_no_sense(name, settings, message):
 
 def test_what_moments_do_not_determine_has_no_intervals():
     chain = lt.CategoricalHMM(4, random_state=0).fit(SYMBOLS.X % 2, SYMBOLS.lengths)
-    with pytest.raises(NotIdentifiableError, match=r"4 states have no intervals.*show at most 2"):
-        chain.intervals(SYMBOLS.X % 2, SYMBOLS.lengths, n_groups=20)
+    # Moments of neighbours show two states; the likelihood of whole sequences says a little more.
+    found = chain.intervals(SYMBOLS.X % 2, SYMBOLS.lengths, n_groups=20)["transmat"]
+    assert (found.high - found.low).max() > 0.3
 
 
 def test_long_sequences_are_cut_into_blocks():

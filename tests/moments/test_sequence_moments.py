@@ -8,14 +8,11 @@ from hypothesis import strategies as st
 
 from latensor.datasets.sequences import make_hmm
 from latensor.exceptions import InvalidInputError
-from latensor.moments.sequences import (
-    DECAYS,
-    LAGS,
-    PairAccumulator,
-    SequenceSample,
-    WindowAccumulator,
-)
-from sequence_examples import MANY, population_windows, random_chain
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
+from latensor.moments.sequences import DECAYS, LAGS, PairSums, WindowSums
+from latensor.moments.unit_sample import Sample
+from sequence_examples import MANY, Coded, population_windows, random_chain, units
 
 
 def sequences(rng, n_sequences, n_symbols, longest=40):
@@ -69,7 +66,7 @@ def plain_windows(symbols, lengths, features, observables):
 @pytest.mark.parametrize("n_symbols", [3, 300])
 def test_pairs_are_counted_within_sequences(n_symbols):
     symbols, lengths = sequences(np.random.default_rng(0), 12, n_symbols)
-    found = PairAccumulator(n_symbols).update(symbols, lengths).finalize()
+    found = PairSums(Coded(n_symbols)).update(units(symbols, lengths)).finalize()
     for lag in LAGS:
         table = found.tables[lag]
         assert scipy.sparse.issparse(table) == (n_symbols > 256)
@@ -84,7 +81,8 @@ def test_windows_follow_their_definition():
     rng = np.random.default_rng(1)
     symbols, lengths = sequences(rng, 8, 4)
     features, observables = rng.standard_normal((4, 2)), rng.standard_normal((len(symbols), 3))
-    found = WindowAccumulator(features, n_observables=3).update(symbols, lengths, observables)
+    rows = np.c_[symbols, observables]
+    found = WindowSums(Coded(4), features).update(units(rows, lengths))
     expected = plain_windows(symbols, lengths, features, observables)
     for name, value in zip(
         (
@@ -106,7 +104,7 @@ def test_windows_of_one_long_sequence_do_not_see_where_ranges_end():
     rng = np.random.default_rng(2)
     n = 40_000
     symbols, features = rng.integers(0, 5, n), rng.standard_normal((5, 2))
-    found = WindowAccumulator(features).update(symbols, [n]).finalize()
+    found = WindowSums(Coded(5), features).update(units(symbols, [n])).finalize()
     past = np.zeros((n, 2 * len(DECAYS)))
     for t in range(1, n):
         for i, decay in enumerate(DECAYS):
@@ -125,7 +123,7 @@ def test_sample_windows_approach_those_of_the_population():
     data = make_hmm(
         200_000, 5, 3, startprob=share, transmat=transmat, emissionprob=emissions, random_state=4
     )
-    found = WindowAccumulator(features).update(data.X[:, 0], data.lengths).finalize()
+    found = WindowSums(Coded(5), features).update(units(data.X[:, 0], data.lengths)).finalize()
     scale = np.abs(truth.products).max() / MANY
     difference = np.abs(found.products / found.weight - truth.products / MANY).max()
     assert difference < 30 / np.sqrt(200_000) * scale
@@ -140,75 +138,103 @@ def test_any_split_and_order_gives_the_same_moments(seed, cut, n_symbols):
     parts = pieces(symbols, lengths)
     border = int(lengths[:cut].sum())
 
-    def accumulate(make):
-        whole = make().update(symbols, lengths)
-        first = make().update(symbols[:border], lengths[:cut])
-        second = first.spawn().update(symbols[border:], lengths[cut:])
-        stream = make()
+    def accumulate(empty):
+        whole = empty.update(units(symbols, lengths))
+        first = empty.update(units(symbols[:border], lengths[:cut]))
+        second = empty.update(units(symbols[border:], lengths[cut:]))
+        stream = empty
         for part in parts:
-            stream.update(part, [len(part)])
+            stream = stream.update(units(part, [len(part)]))
         merged = pickle.loads(pickle.dumps(second)).merge(first)
         return [each.finalize() for each in (whole, merged, stream)]
 
-    for found in accumulate(lambda: PairAccumulator(n_symbols))[1:]:
-        whole = accumulate(lambda: PairAccumulator(n_symbols))[0]
+    code = Coded(n_symbols)
+    whole, *others = accumulate(PairSums(code))
+    for found in others:
         assert (whole.counts == found.counts).all()
         assert (whole.firsts == found.firsts).all()
         for lag in LAGS:
             assert abs(whole.tables[lag] - found.tables[lag]).max() == 0
-    whole, *others = accumulate(lambda: WindowAccumulator(features))
+    whole, *others = accumulate(WindowSums(code, features))
     for found in others:
         assert np.abs(whole.products - found.products).max() < 1e-9
         assert np.abs(whole.past - found.past).max() < 1e-9
 
 
-@pytest.mark.parametrize("n_threads", [2, 5])
-def test_threads_change_no_bit(n_threads):
-    rng = np.random.default_rng(5)
-    symbols, features = rng.integers(0, 6, 150_000), rng.standard_normal((6, 3))
-    lengths, seen = [100_000, 50_000], rng.standard_normal((150_000, 2))
-    one = WindowAccumulator(features, n_observables=2).update(symbols, lengths, seen).finalize()
-    many = WindowAccumulator(features, n_observables=2, n_threads=n_threads)
-    found = many.update(symbols, lengths, seen).finalize()
-    for name in ("past", "future", "products", "observed_past", "observed_future"):
-        assert (getattr(one, name) == getattr(found, name)).all()
+@pytest.mark.parametrize("n_symbols", [4, 300])
+@pytest.mark.parametrize("most, margin", [(400, 400), (5000, 600)])
+def test_pieces_of_long_sequences_count_every_row_and_pair_once(n_symbols, most, margin):
+    rng = np.random.default_rng(7)
+    lengths = np.array([9_000, 3, 700, 1, 401])
+    rows = np.c_[rng.integers(0, n_symbols, lengths.sum()), rng.standard_normal(lengths.sum())]
+    weights = np.array([1.0, 2.0, 1.5, 1.0, 3.0])
+    whole = units(rows, lengths, weights)
+    cut, owners = whole.rows.cut(most, margin)
+    assert cut.sizes.max() <= most
+    assert cut.sizes.sum() == lengths.sum()
+    pieces_ = Batch((cut,), weights[owners], np.arange(len(owners), dtype=np.uint64))
+    code = Coded(n_symbols)
+    one, other = (PairSums(code).update(b).finalize() for b in (whole, pieces_))
+    assert (one.n_rows, one.n_sequences) == (other.n_rows, other.n_sequences)
+    assert np.array_equal(one.firsts, other.firsts)
+    for lag in LAGS:
+        assert abs(one.tables[lag] - other.tables[lag]).max() == 0
+    features = rng.standard_normal((n_symbols, 2))
+    one, other = (WindowSums(code, features).update(b).finalize() for b in (whole, pieces_))
+    for name in ("counts", "past", "future", "products", "observed", "observed_past"):
+        expected = getattr(one, name)
+        assert np.abs(getattr(other, name) - expected).max() < 1e-9 * np.abs(expected).max()
+
+
+def test_ragged_units_are_taken_stacked_and_cut_like_a_list_of_arrays():
+    rng = np.random.default_rng(8)
+    lengths = rng.integers(1, 9, 20)
+    ragged = Ragged.of(rng.standard_normal((lengths.sum(), 2)), lengths)
+    listed = np.split(ragged.rows, np.cumsum(lengths)[:-1])
+    for chosen in (slice(3, 9), slice(5, 5), np.array([7, 2, 2, 19]), lengths > 4):
+        found = ragged[chosen]
+        expected = [listed[i] for i in np.arange(20)[chosen]]
+        assert found.lengths.tolist() == [len(part) for part in expected]
+        assert np.array_equal(found.rows, np.concatenate([np.empty((0, 2)), *expected]))
+    again = Ragged.stacked([ragged[:4], ragged[4:]])
+    assert np.array_equal(again.rows, ragged.rows)
+    batch = units(ragged.rows, lengths)
+    blocks = batch.blocks(10)
+    assert np.array_equal(np.concatenate([b.rows.rows for b in blocks]), ragged.rows)
+    assert all(b.extent >= 10 and b.extent - b.sizes[-1] < 10 for b in blocks[:-1])
 
 
 def test_a_sample_of_sequences_does_not_depend_on_the_order():
     rng = np.random.default_rng(6)
     symbols, lengths = sequences(rng, 60, 5)
-    parts = pieces(symbols, lengths)
-    sample = SequenceSample(300).update(symbols, lengths)
-    first, second = SequenceSample(300), SequenceSample(300)
+    batch = units(symbols, lengths)
+    sample = Sample(300, 1).update(batch)
+    first, second = Sample(300, 1), Sample(300, 1)
     for i in rng.permutation(60):
-        (first if i % 3 else second).update(parts[i], [len(parts[i])])
-    rows, sizes, weights = second.merge(first).finalize()
-    expected, expected_sizes, _ = sample.finalize()
-    assert weights is None
-    assert (rows == expected).all()
-    assert (sizes == expected_sizes).all()
-    assert 200 < len(rows) <= 300
+        part = batch.take(np.array([i]))
+        first, second = (first.update(part), second) if i % 3 else (first, second.update(part))
+    found = second.merge(first)
+    assert np.array_equal(found.units.rows.rows, sample.units.rows.rows)
+    assert np.array_equal(found.units.keys, sample.units.keys)
+    assert 200 < found.units.extent <= 300
+    assert len(Sample(1, 1).update(batch).units) == 1
 
 
 @pytest.mark.parametrize(
-    "call, message",
+    "one, other",
     [
-        (lambda: PairAccumulator(3).merge(PairAccumulator(4)), "4 symbols"),
-        (
-            lambda: WindowAccumulator(np.eye(3)).merge(WindowAccumulator(2 * np.eye(3))),
-            r"different features.*spawn\(\)",
-        ),
-        (lambda: SequenceSample(5).merge(SequenceSample(6)), "a sample of 6 rows"),
+        (PairSums(Coded(3)), PairSums(Coded(4))),
+        (WindowSums(Coded(3), np.eye(3)), WindowSums(Coded(3), 2 * np.eye(3))),
     ],
 )
-def test_what_does_not_fit_is_not_merged(call, message):
-    with pytest.raises(InvalidInputError, match=message):
-        call()
+def test_what_does_not_fit_is_not_merged(one, other):
+    with pytest.raises(InvalidInputError, match=r"different coordinates.*spawn\(\)"):
+        one.merge(other)
 
 
 def test_read_only_input_stays_as_it_is():
     symbols, lengths = np.arange(12) % 3, np.array([5, 7])
     for array in (symbols, lengths):
         array.setflags(write=False)
-    PairAccumulator(3).update(symbols, lengths)
-    WindowAccumulator(np.eye(3)).update(symbols, lengths)
+    PairSums(Coded(3)).update(units(symbols, lengths))
+    WindowSums(Coded(3), np.eye(3)).update(units(symbols, lengths))

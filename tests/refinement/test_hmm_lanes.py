@@ -9,7 +9,11 @@ from latensor.refinement.hmm.chain import log_likelihood
 def reference(likelihoods, lengths, start, steps):
     """Forward and backward in plain NumPy, one sequence after the other."""
     rows = likelihoods.table[likelihoods.index]
-    value, posteriors, counts = likelihoods.log_scale, [], np.zeros_like(steps)
+    value, posteriors, counts = (
+        likelihoods.log_scale(Sequences.of(lengths)),
+        [],
+        np.zeros_like(steps),
+    )
     for part in np.split(rows, np.cumsum(lengths)[:-1]):
         forward, backward = np.empty_like(part), np.ones_like(part)
         state = start
@@ -52,7 +56,8 @@ def test_lanes_and_ranges_give_what_plain_loops_give(name, lengths, size):
     k = len(steps)
     start = rng.dirichlet(np.ones(k))
     table = 0.8 + 0.4 * rng.random((9, k))
-    likelihoods = Likelihoods(rng.integers(9, size=sum(lengths)), table, -1.5)
+    index, scale = rng.integers(9, size=sum(lengths)), rng.standard_normal(sum(lengths))
+    likelihoods = Likelihoods(index, table, scale)
     value, posteriors, starts, counts = reference(likelihoods, lengths, start, steps)
     sequences = Sequences.of(lengths, size=size)
     found = expect(likelihoods, sequences, start, steps, 1)

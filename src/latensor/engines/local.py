@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -71,7 +70,7 @@ class LocalEngine:
         with one_blas_thread():
             for number in range(len(source.shards)):
                 merging = Merging()
-                for leaf in self._ordered(fold_leaf, start, source.batches(number)):
+                for leaf in self._ordered(fold_leaf, start, source, number):
                     merging.add(leaf)
                 shards.add(merging.total(start))
         return shards.total(start)  # type: ignore[no-any-return]
@@ -83,20 +82,21 @@ class LocalEngine:
     def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
         """What a function gives for every block, in order: answers per unit, no sum."""
         for number in range(len(source.shards)):
-            for answers in self._ordered(_map_leaf, function, source.batches(number)):
+            for answers in self._ordered(_map_leaf, function, source, number):
                 yield from answers
 
     def _ordered(
-        self, work: Callable[[Any, list[Batch]], Any], start: Any, batches: Iterator[Batch]
+        self, work: Callable[[Any, list[Batch]], Any], start: Any, source: Source, shard: int
     ) -> Iterator[Any]:
         """Leaves worked on by the threads, in the order in which they were read.
 
         Reading stays in the calling thread, and at most two leaves per thread are in flight.
         """
         waiting: deque[Future[Any]] = deque()
-        first = list(itertools.islice(batches, _LEAF))
+        batches, size = source.batches(shard), source.kind.block
+        first = _leaf(batches, size)
         while first:
-            following = list(itertools.islice(batches, _LEAF))
+            following = _leaf(batches, size)
             if self.n_threads == 1 or (not following and not waiting):
                 yield work(start, first)
             else:
@@ -111,6 +111,19 @@ class LocalEngine:
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.n_threads, thread_name_prefix="latensor")
         return self._pool
+
+
+def _leaf(batches: Iterator[Batch], size: int) -> list[Batch]:
+    """The next blocks for one task: eight, or as many as reach the extent of eight."""
+    found: list[Batch] = []
+    extent = 0
+    while len(found) < _LEAF and extent < _LEAF * size:
+        batch = next(batches, None)
+        if batch is None:
+            break
+        found.append(batch)
+        extent += batch.extent
+    return found
 
 
 def _map_leaf(function: Callable[[Batch], Any], leaf: list[Batch]) -> list[Any]:

@@ -53,6 +53,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     _min_samples: ClassVar[int] = 1
     # What else the first batch says about the data: a spawned worker knows it too.
     _input_names: ClassVar[tuple[str, ...]] = ()
+    # Attributes that two models must share to be merged.
+    _same_to_merge: ClassVar[tuple[str, ...]] = ("n_features_in_",)
+    # Units that every group of a bootstrap needs, on average.
+    _units_per_group: ClassVar[int] = 2
     # Parameters that have intervals with the values they can take, and what tells components apart.
     _intervals_of: ClassVar[tuple[Mapping[str, tuple[float, float]], str]] = ({}, "")
 
@@ -66,6 +70,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         """Whatever the caller gave as a source, checked."""
         return row_source(self, X, sample_weight, reset=reset)
+
+    def _divided(self, source: Source, n_groups: int) -> Source:
+        """The units that a bootstrap draws from, where those of the source are too few."""
+        return source
 
     def _effort(self) -> Effort:
         return Effort(
@@ -159,11 +167,13 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         for role, model in (("self", self), ("other", other)):
             if type(model) is not type(self) or not model._has_started():
                 raise InvalidInputError(f"{role} must be a {name} that has seen samples")
-        if other.n_features_in_ != self.n_features_in_:
-            raise InvalidInputError(
-                f"other has seen {other.n_features_in_} features, but self "
-                f"{self.n_features_in_}: only models of the same features can be merged"
-            )
+        for attribute in self._same_to_merge:
+            mine, theirs = getattr(self, attribute), getattr(other, attribute)
+            if mine != theirs:
+                raise InvalidInputError(
+                    f"other has seen {theirs} features, but self {mine}: only models of the same "
+                    "features can be merged"
+                )
         mine, theirs = self._resumed(self._stream), self._resumed(other._stream)
         if mine.frame is None and theirs.frame is not None:
             mine = self._summed(mine, theirs)
@@ -224,11 +234,13 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                 else "intervals need a model that was learnt by fit or partial_fit"
             )
         answer, frame = self._found()
+        source = self._divided(source, settings.n_groups)
         run = Run(source, self._stream.seed, engine=self._engine(source))
-        count = source.count_up_to(2 * settings.n_groups)
-        if count < 2 * settings.n_groups:
+        needed = self._units_per_group * settings.n_groups
+        count = source.count_up_to(needed)
+        if count < needed:
             raise InvalidInputError(
-                f"n_groups={n_groups} needs at least {2 * settings.n_groups} samples, X has {count}"
+                f"n_groups={n_groups} needs at least {needed} samples, X has {count}"
             )
         ranges, match_by = self._intervals_of
         return resample(run, self._model(), frame, answer, settings, ranges, match_by)
@@ -336,6 +348,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def __getattr__(self, name: str) -> Any:
         if name in type(self)._fitted_names and "_stream" in self.__dict__:
+            if not self._stream.count:
+                raise AttributeError(f"{type(self).__name__} has seen no samples yet: no {name!r}")
             try:
                 self._adopt(*self._found())
             except NotIdentifiableError as error:

@@ -374,7 +374,7 @@ def _start(
     model: Model[State], frame: Frame, search: Search[State], answer: Answer[State]
 ) -> Start[State]:
     if answer.state is not None and not answer.doubtful:
-        return Start(answer.state)
+        return Start(answer.state, answer.start)
     if answer.state is not None and model.first_steps:
         # A read-off stands beside other starts once EM has repaired its noise.
         steps: Climb[State] = em(
@@ -386,7 +386,7 @@ def _start(
         return found
     if answer.state is None:
         raise NotIdentifiableError("neither moments nor starts give anything to refine")
-    return Start(answer.state)
+    return Start(answer.state, answer.start)
 
 
 def _adopted(answer: Answer[State], start: Start[State], refined: Refined[State]) -> Answer[State]:

@@ -172,11 +172,6 @@ def _by_statistics(
         ),
     )
     grouped, sample = found["groups"], found["sample"]
-    empty = [g for g in grouped.groups if g.sums is None]
-    if empty:
-        raise InvalidInputError(
-            f"n_groups={settings.n_groups} leaves groups without a sample: lower n_groups"
-        )
     every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
     steps = np.stack([family.pack(grouped.resampled(c).maximized()) for c in every])
     moves = (steps - steps[0]).T

@@ -101,13 +101,13 @@ class Run:
         return result
 
     def _check_count(self, count: int) -> None:
-        if count == 0:
-            raise InvalidInputError("X holds no sample of positive weight: give at least one")
         if self.n_units not in (-1, count):
             raise InvalidInputError(
                 f"X gave {self.n_units} samples on the first pass and {count} now: it must give "
                 "the same batches each time"
             )
+        if count == 0:
+            raise InvalidInputError("X holds no sample of positive weight: give at least one")
         self.n_units = count
 
     def head(self, count: int | None = None) -> Batch:

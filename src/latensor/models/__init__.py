@@ -1,8 +1,8 @@
 """Models: one short file each, the moments it needs and how its parameters are read off."""
 
 from latensor.estimation.files import load
-from latensor.models.categorical_hmm import CategoricalHMM
-from latensor.models.gaussian_hmm import GaussianHMM
+from latensor.models.hmm.categorical import CategoricalHMM
+from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.ica import ICA
 from latensor.models.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.matrices.cca import CCA

@@ -10,8 +10,10 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Ragged:
     """Rows of sequences, one after the other; indexed by sequence.

@@ -1,15 +1,17 @@
 """Moments of sequences: pairs of symbols at several distances; past, present and future."""
 
-from latensor.moments.sequences.pairs import LAGS, PairAccumulator, Pairs
-from latensor.moments.sequences.sample import SequenceSample
-from latensor.moments.sequences.windows import DECAYS, WindowAccumulator, Windows
+from latensor.moments.sequences.pairs import LAGS, LargestSymbol, Pairs, PairSums
+from latensor.moments.sequences.points import PointSpread, PointSums
+from latensor.moments.sequences.windows import DECAYS, Windows, WindowSums
 
 __all__ = [
     "DECAYS",
     "LAGS",
-    "PairAccumulator",
+    "LargestSymbol",
+    "PairSums",
     "Pairs",
-    "SequenceSample",
-    "WindowAccumulator",
+    "PointSpread",
+    "PointSums",
+    "WindowSums",
     "Windows",
 ]

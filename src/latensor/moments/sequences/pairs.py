@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays.threads import run_tasks
-from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
+from latensor.moments.sums import Folded, Sums
+from latensor.value_files import storable
 
 # Distances that a window forgetting a tenth of itself a step reaches, more widely spaced as the
 # weights fall off.
@@ -30,6 +32,7 @@ class Pairs:
     firsts : (d,) how often a sequence begins with it
     tables : for every distance the (d, d) counts of a symbol (row) and of the one that follows it
         at this distance; arrays, or CSR above 256 symbols
+    n_missing : float, rows that were not, or not wholly, observed
     """
 
     n_rows: float
@@ -37,101 +40,101 @@ class Pairs:
     counts: Any
     firsts: Any
     tables: Mapping[int, Any]
+    n_missing: float = 0.0
 
 
-class PairAccumulator:
-    """Counts of symbols 0..d-1 and of pairs of them at given distances, from whole sequences.
+@storable
+@dataclass(frozen=True, eq=False)
+class PairSums(Sums):
+    """Counts of symbols 0..d-1 and of pairs of them at given distances.
+
+    Attributes
+    ----------
+    code : picklable function of rows to symbols (n,), which has `n_symbols`
+    lags : distances of pairs
+    """
+
+    # A leaf of sequences at once: tables of many symbols are added up less often.
+    joins_blocks: ClassVar[bool] = True
+    code: Any
+    lags: tuple[int, ...] = LAGS
+
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        units, n_symbols = batch.rows, self.code.n_symbols
+        symbols, weights = self.code(units.rows), batch.weights
+        each = units.row_weights(weights)
+        begins = units.lead == 0
+        firsts = symbols[units.begins[begins]]
+        return {
+            "n_rows": float(each.sum()),
+            "n_sequences": float(weights[begins].sum()),
+            "n_missing": float(each @ self.code.missing(units.rows)),
+            "counts": np.bincount(symbols, each, minlength=n_symbols),
+            "firsts": np.bincount(firsts, weights[begins], minlength=n_symbols),
+            "tables": {
+                lag: count_pairs(symbols, units, weights, lag, n_symbols) for lag in self.lags
+            },
+        }
+
+    def finalize(self) -> Pairs:
+        seen = self.seen()
+        return Pairs(**{name: seen[name] for name in Pairs.__dataclass_fields__})
+
+
+def count_pairs(symbols: Any, units: Ragged, weights: Any, lag: int, n_symbols: int) -> Any:
+    """How often (d, d) a symbol is followed by another `lag` rows later, within sequences.
+
+    A pair is counted in the piece of a sequence that its second row belongs to.
 
     Parameters
     ----------
-    n_symbols : int
-    lags : distances of pairs
-    n_threads : int
+    symbols : (n,) integers 0..d-1
+    units : the sequences that they stand in
+    weights : (s,) how often every unit counts
+    lag : int
+    n_symbols : int; beyond 256 the table is sparse
     """
+    begins = units.begins + np.maximum(units.lead - lag, 0)
+    ends = units.begins + units.lengths - units.tail
+    if n_symbols <= _DENSE_SYMBOLS:
+        from latensor.moments.sequences import _kernels
 
-    def __init__(self, n_symbols: int, lags: tuple[int, ...] = LAGS, n_threads: int = 1) -> None:
-        self.n_symbols, self.lags, self.n_threads = n_symbols, lags, n_threads
-        self._rows = 0.0
-        self._sequences = 0.0
-        self._counts = np.zeros(n_symbols)
-        self._firsts = np.zeros(n_symbols)
-        self._tables = {lag: self._new_table() for lag in lags}
+        found = np.zeros((n_symbols, n_symbols))
+        _kernels.count_pairs(symbols, begins, ends, weights, lag, found)
+        return found
+    numbers = np.maximum(ends - lag - begins, 0)
+    rows = np.repeat(begins - np.cumsum(numbers) + numbers, numbers) + np.arange(numbers.sum())
+    codes = symbols[rows].astype(np.int64) * n_symbols + symbols[rows + lag]
+    distinct, place = np.unique(codes, return_inverse=True)
+    totals = np.bincount(place, np.repeat(weights, numbers), minlength=len(distinct))
+    entries = (distinct // n_symbols, distinct % n_symbols)
+    return scipy.sparse.csr_array((totals, entries), shape=(n_symbols, n_symbols))
 
-    def _new_table(self) -> Any:
-        shape = (self.n_symbols, self.n_symbols)
-        if self.n_symbols > _DENSE_SYMBOLS:
-            return scipy.sparse.csr_array(shape, dtype=np.float64)
-        return np.zeros(shape)
 
-    def update(self, symbols: Any, lengths: Any, weights: Any = None) -> Self:
-        """Add sequences.
+@dataclass(frozen=True, eq=False)
+class LargestSymbol(Folded):
+    """The largest symbol of all: how many kinds there are where nobody says so."""
 
-        Parameters
-        ----------
-        symbols : (n,) integers 0..d-1, sequence after sequence
-        lengths : (s,) their lengths, which sum to n
-        weights : (s,) or None; a weight of 2 is the same as giving the sequence twice
-        """
-        symbols, lengths = np.asarray(symbols), np.asarray(lengths, dtype=np.int64)
-        ends = np.cumsum(lengths)
-        begins = ends - lengths
-        numbers = np.ones(len(lengths)) if weights is None else np.asarray(weights, np.float64)
-        each = None if weights is None else np.repeat(numbers, lengths)
-        self._rows += float(numbers @ lengths)
-        self._sequences += float(numbers.sum())
-        self._counts += np.bincount(symbols, each, minlength=self.n_symbols)
-        self._firsts += np.bincount(symbols[begins], numbers, minlength=self.n_symbols)
+    largest: int = -1
 
-        def add(lag: int) -> None:
-            found = self._count(symbols, begins, ends, numbers, lag)
-            self._tables[lag] = self._tables[lag] + found
+    def empty(self) -> LargestSymbol:
+        return LargestSymbol()
 
-        run_tasks(add, [(lag,) for lag in self.lags], self.n_threads)
+    def update(self, batch: Batch) -> LargestSymbol:
+        return LargestSymbol(max(self.largest, int(batch.rows.rows.max())))
+
+    def merge(self, other: LargestSymbol) -> LargestSymbol:
+        return LargestSymbol(max(self.largest, other.largest))
+
+    def scaled(self, factor: float) -> LargestSymbol:
         return self
 
-    def _count(self, symbols: Any, begins: Any, ends: Any, numbers: Any, lag: int) -> Any:
-        if self.n_symbols <= _DENSE_SYMBOLS:
-            from latensor.moments.sequences._kernels import count_pairs
+    def message(self) -> int:
+        return self.largest
 
-            found = np.zeros((self.n_symbols, self.n_symbols))
-            count_pairs(symbols, begins, ends, numbers, lag, found)
-            return found
-        inside = np.ones(len(symbols), dtype=bool)
-        for back in range(1, lag + 1):
-            inside[np.maximum(ends - back, begins)] = False
-        rows = np.flatnonzero(inside)
-        codes = symbols[rows].astype(np.int64) * self.n_symbols + symbols[rows + lag]
-        distinct, place = np.unique(codes, return_inverse=True)
-        each = np.repeat(numbers, ends - begins)[rows]
-        totals = np.bincount(place, each, minlength=len(distinct))
-        entries = (distinct // self.n_symbols, distinct % self.n_symbols)
-        shape = (self.n_symbols, self.n_symbols)
-        return scipy.sparse.csr_array((totals, entries), shape=shape)
+    def received(self, message: int) -> LargestSymbol:
+        return LargestSymbol(message)
 
-    def merge(self, other: PairAccumulator) -> Self:
-        """Add the sequences that another accumulator of the same symbols has seen."""
-        if other.n_symbols != self.n_symbols or other.lags != self.lags:
-            raise InvalidInputError(
-                f"cannot merge pairs of {other.n_symbols} symbols at distances {other.lags} into "
-                f"pairs of {self.n_symbols} symbols at distances {self.lags}"
-            )
-        self._rows += other._rows
-        self._sequences += other._sequences
-        self._counts = self._counts + other._counts
-        self._firsts = self._firsts + other._firsts
-        self._tables = {lag: self._tables[lag] + other._tables[lag] for lag in self.lags}
-        return self
-
-    def spawn(self) -> PairAccumulator:
-        """An empty accumulator of the same symbols and distances."""
-        return PairAccumulator(self.n_symbols, self.lags, self.n_threads)
-
-    def finalize(self) -> Pairs:
-        """The counts so far."""
-        return Pairs(
-            float(self._rows),
-            float(self._sequences),
-            self._counts.copy(),
-            self._firsts.copy(),
-            {lag: table.copy() for lag, table in self._tables.items()},
-        )
+    def finalize(self) -> int:
+        """The largest symbol."""
+        return self.largest

@@ -1,23 +1,21 @@
-"""Hidden Markov models given their parameters: posteriors, paths, and the climb of Baum-Welch."""
+"""Hidden Markov models given their parameters: posteriors, paths, and the family that EM raises."""
 
-from latensor.refinement.hmm.baum_welch import Climb, HiddenChain, climb, total_likelihood
-from latensor.refinement.hmm.categorical import CategoricalEmission
+from latensor.refinement.hmm.categorical import CategoricalEmission, SymbolDesign
 from latensor.refinement.hmm.chain import Expectation, Likelihoods, expect, likeliest_path
-from latensor.refinement.hmm.gaussian import GaussianEmission
+from latensor.refinement.hmm.family import ChainFamily, HiddenChain
+from latensor.refinement.hmm.gaussian import GaussianEmission, PointDesign
 from latensor.refinement.hmm.sequences import Sequences
-from latensor.refinement.hmm.split_merge import rearranged
 
 __all__ = [
     "CategoricalEmission",
-    "Climb",
+    "ChainFamily",
     "Expectation",
     "GaussianEmission",
     "HiddenChain",
     "Likelihoods",
+    "PointDesign",
     "Sequences",
-    "climb",
+    "SymbolDesign",
     "expect",
     "likeliest_path",
-    "rearranged",
-    "total_likelihood",
 ]

@@ -24,6 +24,7 @@ def forward(
     index: Any,
     table: Any,
     is_start: Any,
+    is_cut: Any,
     startprob: Any,
     transmat: Any,
     first: int,
@@ -43,7 +44,7 @@ def forward(
     for t in range(first, last):
         if is_start[t]:
             for j in range(k):
-                predicted[j] = startprob[j]
+                predicted[j] = 1.0 / k if is_cut[t] else startprob[j]
             inverse = 1.0
         elif t == first:
             for j in range(k):

@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-import scipy.sparse
 
-from latensor.arrays.threads import run_tasks
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
+from latensor.value_files import storable
 
-# How far, as a share of each probability, the halves of a state are moved apart at most.
-_APART = 0.8
-# Neighbours that are known this well before anything is seen tell nothing.
-_LEAST_SPREAD = 1e-3
-# Symbols seen fewer times than this are not scaled up further.
-_RARE = 5.0
+# The count of a symbol in a state, as a fraction of what it was, where statistics that were
+# corrected by subtraction make it negative.
+_LEFT = 0.01
 
 
+@storable
+@dataclass(frozen=True)
+class SymbolDesign:
+    """How symbols are given to the emissions: those that were not observed (-1) as one more."""
+
+    n_symbols: int
+
+    def __call__(self, symbols: Any) -> Any:
+        """(n,) int64, rows of the table of likelihoods."""
+        missing = symbols < 0
+        return np.where(missing, self.n_symbols, symbols) if missing.any() else symbols
+
+
+@storable
 @dataclass(frozen=True)
 class CategoricalEmission:
     """Symbols 0..d-1 with probabilities that depend on the state.
@@ -32,31 +41,49 @@ class CategoricalEmission:
 
     probabilities: Any
 
-    def likelihoods(self, symbols: Any, sequences: Sequences, n_threads: int) -> Likelihoods:
-        """How likely every symbol (n,) is in every state."""
-        return Likelihoods(symbols, np.ascontiguousarray(self.probabilities.T))
+    @property
+    def design(self) -> SymbolDesign:
+        """How symbols in the coordinates of these emissions become what the rest takes."""
+        return SymbolDesign(self.probabilities.shape[1])
 
-    def maximized(self, symbols: Any, found: Expectation, n_threads: int) -> Self:
-        """The probabilities that make the symbols likeliest, given what is known of states."""
+    def likelihoods(self, symbols: Any, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
+        """How likely every symbol (n,) is in every state."""
+        k, d = self.probabilities.shape
+        table = np.ones((d + 1, k))
+        table[:d] = self.probabilities.T
+        return Likelihoods(symbols, table)
+
+    def sums(self, symbols: Any, found: Expectation) -> dict[str, Any]:
+        """How often every symbol (k, d) is expected in every state."""
         from latensor.refinement.hmm.lanes import _kernels
 
         k, d = self.probabilities.shape
-        ranges, weights = found.sequences.ranges, found.sequences.range_weights
-        # One table a group of ranges: with many symbols a table each would cost more than the rows.
-        n_groups = max(1, min(len(ranges), 2_000_000 // (k * d)))
-        edges = [i * len(ranges) // n_groups for i in range(n_groups + 1)]
-        sums = np.zeros((n_groups, d, k))
+        counts = np.zeros((d + 1, k))
+        sequences = found.sequences
+        for part, (first, last), weight in zip(
+            found.parts, sequences.ranges, sequences.weights, strict=True
+        ):
+            _kernels.add_posteriors(symbols, part, first, last, weight, counts)
+        return {"symbols": np.ascontiguousarray(counts[:d].T)}
 
-        def add(group: int, first: int, last: int) -> None:
-            for i in range(first, last):
-                _kernels.add_posteriors(
-                    symbols, found.parts[i], *ranges[i], weights[i], sums[group]
-                )
+    def maximized(self, sums: dict[str, Any], updates: str = "e") -> Self:
+        """The probabilities that make the symbols likeliest.
 
-        tasks = [(i, a, b) for i, (a, b) in enumerate(itertools.pairwise(edges))]
-        run_tasks(add, tasks, n_threads)
-        counts = sums[0] if n_groups == 1 else sums.sum(axis=0)
-        return type(self)(shares_of(counts.T, self.probabilities))
+        Symbols that were never seen share one row in every state that may emit them: they are
+        not impossible.
+        """
+        if "e" not in updates:
+            return self
+        counts = sums["symbols"]
+        unseen = (counts.sum(axis=0) <= 0) & (self.probabilities > 0)
+        if unseen.any():
+            n_unseen = np.maximum(unseen.sum(axis=1, keepdims=True), 1)
+            counts = np.where(unseen, 1 / n_unseen, counts)
+        return type(self)(fractions(counts, self.probabilities))
+
+    def complete(self, sums: dict[str, Any]) -> float:
+        """The log-likelihood of symbols whose states are known as well as `sums` says."""
+        return log_product(sums["symbols"], self.probabilities)
 
     def packed(self) -> Any:
         """The roots of the probabilities, in which steps can be extrapolated."""
@@ -70,56 +97,6 @@ class CategoricalEmission:
         """The same emissions, states in another order."""
         return type(self)(self.probabilities[order])
 
-    def pooled(self, first: int, second: int, share: float) -> Self:
-        """Two states with the symbols of both together, of which one has `share`."""
-        found = self.probabilities.copy()
-        found[[first, second]] = share * found[first] + (1 - share) * found[second]
-        return type(self)(found)
-
-    def parted(self, state: int, place: int, direction: Any) -> Self:
-        """A state in two halves, the second at `place`, apart along a unit direction (d,).
-
-        The direction is in units of the roots of the probabilities; together the halves have the
-        symbols of the state.
-        """
-        found = self.probabilities.copy()
-        mean = found[state]
-        shift = np.clip(np.sqrt(mean) * direction, -_APART * mean, _APART * mean)
-        largest = np.abs(shift / np.maximum(mean, np.finfo(float).tiny)).max(initial=0.0)
-        shift *= _APART / max(float(largest), np.finfo(float).tiny)
-        halves = np.maximum(np.stack([mean + shift, mean - shift]), 0.0)
-        found[[state, place]] = halves / halves.sum(axis=1, keepdims=True)
-        return type(self)(found)
-
-    def directions(self, symbols: Any, posteriors: Any, beside: Any) -> list[tuple[Any, Any]]:
-        """Along what every state may be split: what its symbols tell most about their neighbours.
-
-        Parameters
-        ----------
-        symbols : (n,)
-        posteriors : (n, k), times how often a row counts
-        beside : (n, g), what is known of the states of neighbouring rows
-
-        Returns
-        -------
-        The scores (k,) and unit directions (k, d) in units of the roots of the probabilities.
-        """
-        k, d = self.probabilities.shape
-        scores, found = np.zeros(k), np.zeros((k, d))
-        seen = scipy.sparse.csr_array(
-            (np.ones(len(symbols)), (symbols, np.arange(len(symbols)))), shape=(d, len(symbols))
-        )
-        for j in range(k):
-            shares = posteriors[:, j]
-            total = max(float(shares.sum()), np.finfo(float).tiny)
-            means = shares @ beside / total
-            spread = np.sqrt(np.maximum(shares @ beside**2 / total - means**2, 0.0) + _LEAST_SPREAD)
-            cross = np.asarray(seen @ (shares[:, None] * (beside - means) / spread)) / total
-            cross /= np.sqrt(np.maximum(self.probabilities[j], _RARE / total))[:, None]
-            left, values, _ = np.linalg.svd(cross, full_matrices=False)
-            scores[j], found[j] = total * values[0] ** 2, left[:, 0]
-        return [(scores, found)]
-
     @property
     def n_parameters(self) -> int:
         """How many numbers are free."""
@@ -127,8 +104,15 @@ class CategoricalEmission:
         return int(k * (d - 1))
 
 
-def shares_of(counts: Any, before: Any) -> Any:
-    """Rows of counts (m, n) over their sums; a row that nothing belongs to keeps what it had."""
+def fractions(counts: Any, before: Any) -> Any:
+    """Rows of counts (m, n) over their sums; a row that nothing belongs to keeps what it had.
+
+    A negative count, out of statistics that were corrected by subtraction, becomes a small part of
+    what was there before: a probability of zero would stay zero.
+    """
+    if counts.min() < 0:
+        totals = np.maximum(counts, 0.0).sum(axis=1, keepdims=True)
+        counts = np.where(counts < 0, _LEFT * before * totals, counts)
     totals = counts.sum(axis=1, keepdims=True)
     if totals.min() > 0:
         return counts / totals
@@ -142,3 +126,9 @@ def from_roots(roots: Any, near: Any) -> Any:
     """
     values = np.maximum(roots, 0.1 * np.sqrt(near)) ** 2
     return values / values.sum(axis=1, keepdims=True)
+
+
+def log_product(counts: Any, probabilities: Any) -> float:
+    """The sum of counts times the logarithms of probabilities; nothing times log 0 is nothing."""
+    logs = np.log(np.maximum(probabilities, np.finfo(np.float64).tiny))
+    return float((counts * np.where(probabilities > 0, logs, 0.0)).sum())

@@ -28,14 +28,19 @@ class Likelihoods:
     ----------
     index : (n,) integers, the row of `table` that belongs to each row of the data
     table : (m, k) likelihoods, not negative
-    log_scale : float, what must be added to a sum of logarithms over all rows
-    row_scale : (n,) its parts, or None where they are all zero
+    row_scale : (n,), what must be added to the logarithm of every row, or None for nothing
     """
 
     index: Any
     table: Any
-    log_scale: float = 0.0
     row_scale: Any = None
+
+    def log_scale(self, sequences: Sequences) -> float:
+        """What must be added to a sum of logarithms over all rows."""
+        if self.row_scale is None:
+            return 0.0
+        parts = np.array([self.row_scale[a:b].sum() for a, b in sequences.ranges])
+        return float(sequences.total(parts))
 
 
 @dataclass(frozen=True)
@@ -70,6 +75,11 @@ class Expectation:
             side_by_side.in_rows(part, first, last, found)
         return found
 
+    def weighted(self) -> Any:
+        """(n, k) the posteriors, times how often every row counts."""
+        weights = self.sequences.row_weights
+        return self.posteriors if weights is None else self.posteriors * weights[:, None]
+
 
 @dataclass(frozen=True)
 class _Filtered:
@@ -87,7 +97,11 @@ class _Filtered:
 
 
 def expect(
-    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
+    likelihoods: Likelihoods,
+    sequences: Sequences,
+    startprob: Any,
+    transmat: Any,
+    n_threads: int = 1,
 ) -> Expectation:
     """Posterior probabilities and expected counts: the E step of Baum and Welch, scaled.
 
@@ -116,7 +130,11 @@ def expect(
 
 
 def log_likelihood(
-    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
+    likelihoods: Likelihoods,
+    sequences: Sequences,
+    startprob: Any,
+    transmat: Any,
+    n_threads: int = 1,
 ) -> float:
     """The log-likelihood of all rows."""
     from latensor.refinement.hmm.lanes import _kernels as side_by_side
@@ -128,13 +146,7 @@ def log_likelihood(
             break
     assert filtered is not None
     logs = np.array([side_by_side.sum_of_logs(scale) for scale in filtered.scales])
-    return float(sequences.total(logs)) + _log_scale(likelihoods, sequences)
-
-
-def _log_scale(likelihoods: Likelihoods, sequences: Sequences) -> float:
-    if sequences.weights is None or likelihoods.row_scale is None:
-        return likelihoods.log_scale
-    return float(sequences.row_weights @ likelihoods.row_scale)
+    return float(sequences.total(logs)) + likelihoods.log_scale(sequences)
 
 
 def likeliest_path(
@@ -172,7 +184,7 @@ def likeliest_path(
             )
 
     run_tasks(trace, _groups(sequences), n_threads)
-    return float(scores.sum()) + likelihoods.log_scale, states
+    return float(scores.sum()) + likelihoods.log_scale(sequences), states
 
 
 def _groups(sequences: Sequences) -> list[tuple[int, int]]:
@@ -202,7 +214,7 @@ def _filter(
     reaches = [0] * len(ranges)
 
     def fill(i: int, first: int, last: int) -> None:
-        given = (index, table, is_start, startprob, transmat, first, last)
+        given = (index, table, is_start, sequences.is_cut, startprob, transmat, first, last)
         if shapes[i][1] > 1:
             reaches[i] = side_by_side.forward(*given, parts[i], scales[i])
         else:
@@ -275,7 +287,7 @@ def _count(
     ):
         return None
     return Expectation(
-        float(sequences.total(logs)) + _log_scale(likelihoods, sequences),
+        float(sequences.total(logs)) + likelihoods.log_scale(sequences),
         filtered.parts,
         sequences,
         sequences.total(starts),

@@ -8,19 +8,35 @@ from typing import Any, Self
 import numpy as np
 import scipy.linalg
 
-from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.arrays.threads import run_tasks
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
+from latensor.refinement.hmm.incomplete import IncompletePoints
 from latensor.refinement.hmm.sequences import Sequences
+from latensor.value_files import storable
 
 _LOG_2PI = float(np.log(2 * np.pi))
-# How far, in deviations of a state, its two halves are moved apart.
-_APART = 0.8
-# Neighbours that are known this well before anything is seen tell nothing.
-_LEAST_SPREAD = 1e-3
 # The expected number of rows below which a state keeps the mean and covariance it had.
 _FEWEST = 1e-8
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class PointDesign:
+    """How points are given to the emissions: minus a centre (p,), over a scale (p,).
+
+    Far from the origin a square would lose the digits that tell states apart.
+    """
+
+    center: Any
+    scale: Any
+
+    def __call__(self, points: Any) -> Any:
+        """(n, p) standardized, C-contiguous; IncompletePoints where entries are missing."""
+        standard = np.ascontiguousarray((points - self.center) / self.scale)
+        return IncompletePoints.of(standard) if np.isnan(standard).any() else standard
+
+
+@storable
 @dataclass(frozen=True)
 class GaussianEmission:
     """Rows in R^p with a mean and a covariance that depend on the state.
@@ -38,19 +54,33 @@ class GaussianEmission:
     kind: str
     floor: Any = 0.0
 
+    @property
+    def design(self) -> PointDesign:
+        """How points in the coordinates of these emissions become what the rest takes."""
+        p = self.means.shape[1]
+        return PointDesign(np.zeros(p), np.ones(p))
+
     def lowest(self) -> Any:
         """The floor in the shape in which it meets variances."""
         floor = np.asarray(self.floor, dtype=np.float64)
         return float(floor.min()) if self.kind == "spherical" else floor
 
-    def likelihoods(self, rows: Any, sequences: Sequences, n_threads: int) -> Likelihoods:
+    def likelihoods(self, rows: Any, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
         """How likely every row (n, p) is in every state, relative to its likeliest."""
         from latensor.refinement.hmm import _kernels
 
+        if isinstance(rows, IncompletePoints):
+            logs = (
+                rows.diagonal_logs(self.means, self.variances())
+                if self.is_diagonal
+                else rows.full_logs(self.means, self.matrices())
+            )
+            top = logs.max(axis=1)
+            return Likelihoods(np.arange(len(top)), np.exp(logs - top[:, None]), top)
         k, p = self.means.shape
         n = rows.shape[0]
         table, top = np.empty((n, k)), np.empty(n)
-        if self.kind in ("spherical", "diag"):
+        if self.is_diagonal:
             variances = self.variances()
             scales = 1 / np.sqrt(variances)
             constants = np.log(scales).sum(axis=1) - 0.5 * p * _LOG_2PI
@@ -63,52 +93,48 @@ class GaussianEmission:
             kernel = _kernels.gaussian_likelihoods
             settings = (rows, factors, shifts, logs - 0.5 * p * _LOG_2PI)
         run_tasks(kernel, [(*settings, a, b, table, top) for a, b in sequences.ranges], n_threads)
-        return Likelihoods(np.arange(n), table, float(top.sum()), top)
+        return Likelihoods(np.arange(n), table, top)
 
-    def maximized(self, rows: Any, found: Expectation, n_threads: int) -> Self:
-        """The means and covariances that make the rows likeliest, given their states."""
-        k, p = self.means.shape
-        sequences, posteriors = found.sequences, found.posteriors
-        n_ranges = len(sequences.ranges)
-        firsts = np.zeros((n_ranges, k, p))
-        diagonal = self.kind in ("spherical", "diag")
-        seconds = np.zeros((n_ranges, k, p) if diagonal else (n_ranges, k, p, p))
+    def sums(self, rows: Any, found: Expectation) -> dict[str, Any]:
+        """Expected sums of the rows (k, p) and of their squares or products, by state."""
+        posteriors = found.weighted()
+        if isinstance(rows, IncompletePoints):
+            firsts, seconds = (
+                rows.diagonal_sums(posteriors, self.means, self.variances())
+                if self.is_diagonal
+                else rows.full_sums(posteriors, self.means, self.matrices())
+            )
+        elif self.is_diagonal:
+            firsts, seconds = posteriors.T @ rows, posteriors.T @ (rows * rows)
+        else:
+            firsts = posteriors.T @ rows
+            seconds = np.stack([(rows * column[:, None]).T @ rows for column in posteriors.T])
+        return {"firsts": firsts, "seconds": seconds}
 
-        def add(i: int, first: int, last: int) -> None:
-            shares, block = posteriors[first:last], rows[first:last]
-            firsts[i] = shares.T @ block
-            if diagonal:
-                seconds[i] = shares.T @ (block * block)
-            else:
-                for j in range(k):
-                    seconds[i, j] = (block * shares[:, j : j + 1]).T @ block
-
-        with one_blas_thread():
-            run_tasks(add, [(i, a, b) for i, (a, b) in enumerate(sequences.ranges)], n_threads)
-        return self.from_sums(found.totals, sequences.total(firsts), sequences.total(seconds))
-
-    def from_sums(self, counts: Any, firsts: Any, seconds: Any) -> Self:
-        """Means and covariances from weighted sums of the rows and of their squares.
-
-        Parameters
-        ----------
-        counts : (k,)
-        firsts : (k, p)
-        seconds : (k, p) for "spherical" and "diag", (k, p, p) for "full" and "tied"
-        """
+    def maximized(self, sums: dict[str, Any], updates: str = "mc") -> Self:
+        """The means and covariances, or one of both, that make the rows likeliest."""
         p = self.means.shape[1]
+        counts, firsts = sums["totals"], sums["firsts"]
         seen = counts > _FEWEST
         safe = np.where(seen, counts, 1.0)
-        means = np.where(seen[:, None], firsts / safe[:, None], self.means)
-        if self.kind in ("spherical", "diag"):
-            variances = np.maximum(seconds / safe[:, None] - means**2, 0.0)
+        means, found = self.means, self.covariances
+        centers = firsts / safe[:, None]
+        if "m" in updates:
+            means = np.where(seen[:, None], centers, self.means)
+        if "c" not in updates:
+            return type(self)(means, found, self.kind, self.floor)
+        if self.is_diagonal:
+            seconds = sums["seconds"] / safe[:, None]
+            variances = np.maximum(seconds - 2 * means * centers + means**2, 0.0)
             if self.kind == "spherical":
                 variances = variances.mean(axis=1)
                 found = np.where(seen, variances + self.lowest(), self.covariances)
             else:
                 found = np.where(seen[:, None], variances + self.lowest(), self.covariances)
             return type(self)(means, found, self.kind, self.floor)
-        scatter = seconds / safe[:, None, None] - np.einsum("ja,jb->jab", means, means)
+        across = np.einsum("ja,jb->jab", means, centers)
+        scatter = sums["seconds"] / safe[:, None, None] - across - across.transpose(0, 2, 1)
+        scatter = scatter + np.einsum("ja,jb->jab", means, means)
         scatter = (scatter + scatter.transpose(0, 2, 1)) / 2
         if self.kind == "tied":
             shares = np.where(seen, counts, 0.0) / max(float(counts[seen].sum()), _FEWEST)
@@ -118,6 +144,28 @@ class GaussianEmission:
             found = positive(scatter + self.lowest() * np.eye(p), np.min(self.floor))
             found = np.where(seen[:, None, None], found, self.covariances)
         return type(self)(means, found, self.kind, self.floor)
+
+    def complete(self, sums: dict[str, Any]) -> float:
+        """The log-likelihood of rows whose states are known as well as `sums` says."""
+        counts, firsts, seconds = sums["totals"], sums["firsts"], sums["seconds"]
+        means, p = self.means, self.means.shape[1]
+        if self.is_diagonal:
+            variances = self.variances()
+            squares = seconds - 2 * means * firsts + counts[:, None] * means**2
+            logs = np.log(variances).sum(axis=1) + p * _LOG_2PI
+            return -0.5 * float((squares / variances).sum() + counts @ logs)
+        factors = self._inverse_factors()
+        across = np.einsum("ja,jb->jab", means, firsts)
+        scatter = seconds - across - across.transpose(0, 2, 1)
+        scatter = scatter + counts[:, None, None] * np.einsum("ja,jb->jab", means, means)
+        logs = -2 * np.log(np.einsum("jaa->ja", factors)).sum(axis=1) + p * _LOG_2PI
+        traces = np.einsum("jab,jbc,jac->", factors, scatter, factors, optimize=True)
+        return -0.5 * float(traces + counts @ logs)
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether entries are independent given the state."""
+        return self.kind in ("spherical", "diag")
 
     def variances(self) -> Any:
         """The variances (k, p) along the coordinates, for "spherical" and "diag"."""
@@ -136,7 +184,7 @@ class GaussianEmission:
 
     def packed(self) -> Any:
         """Means and covariances as free numbers, in which steps can be extrapolated."""
-        if self.kind in ("spherical", "diag"):
+        if self.is_diagonal:
             return np.concatenate([self.means.ravel(), np.log(self.covariances).ravel() / 2])
         factors = self._factors()
         p = self.means.shape[1]
@@ -149,7 +197,7 @@ class GaussianEmission:
         """Means and covariances from what `packed` returned, changed."""
         k, p = self.means.shape
         means, rest = vector[: k * p].reshape(k, p), vector[k * p :]
-        if self.kind in ("spherical", "diag"):
+        if self.is_diagonal:
             found = np.exp(np.clip(2 * rest, -600.0, 600.0)).reshape(self.covariances.shape)
             found = np.maximum(found, self.lowest())
             return type(self)(means, found, self.kind, self.floor)
@@ -166,78 +214,6 @@ class GaussianEmission:
         """The same emissions, states in another order."""
         found = self.covariances if self.kind == "tied" else self.covariances[order]
         return type(self)(self.means[order], found, self.kind, self.floor)
-
-    def pooled(self, first: int, second: int, share: float) -> Self:
-        """Two states with the mean and covariance of both together, of which one has `share`."""
-        pair, shares = [first, second], np.array([share, 1 - share])
-        means = self.means.copy()
-        means[pair] = center = shares @ self.means[pair]
-        if self.kind == "tied":
-            return type(self)(means, self.covariances, self.kind, self.floor)
-        apart = self.means[pair] - center
-        found = self.covariances.copy()
-        if self.kind == "full":
-            between = np.einsum("j,ja,jb->ab", shares, apart, apart)
-        else:
-            between = shares @ apart**2
-            between = between.mean() if self.kind == "spherical" else between
-        found[pair] = np.tensordot(shares, self.covariances[pair], axes=1) + between
-        return type(self)(means, found, self.kind, self.floor)
-
-    def parted(self, state: int, place: int, direction: Any) -> Self:
-        """A state in two halves, the second at `place`, apart along a unit direction (p,).
-
-        The direction is in units of the deviations of the state; together the halves have its
-        covariance.
-        """
-        means = self.means.copy()
-        factors = np.linalg.cholesky(self.matrices()[state])
-        shift = _APART * factors @ direction
-        means[state], means[place] = self.means[state] + shift, self.means[state] - shift
-        if self.kind == "tied":
-            return type(self)(means, self.covariances, self.kind, self.floor)
-        found = self.covariances.copy()
-        if self.kind == "full":
-            within = found[state] - np.outer(shift, shift)
-            within = positive(within[None], np.min(self.floor))[0]
-        elif self.kind == "diag":
-            within = np.maximum(found[state] - shift**2, self.lowest())
-        else:
-            within = max(found[state] - float((shift**2).mean()), self.lowest())
-        found[state] = found[place] = within
-        return type(self)(means, found, self.kind, self.floor)
-
-    def directions(self, rows: Any, posteriors: Any, beside: Any) -> list[tuple[Any, Any]]:
-        """Along what every state may be split: by how far it is wider than it should be, and by
-        how much its rows tell about their neighbours.
-
-        Parameters
-        ----------
-        rows : (n, p)
-        posteriors : (n, k), times how often a row counts
-        beside : (n, g), what is known of the states of neighbouring rows
-
-        Returns
-        -------
-        For each of the two ways the scores (k,) and unit directions (k, p) in units of deviations.
-        """
-        k, p = self.means.shape
-        if self.kind in ("full", "tied"):
-            whiteners = self._inverse_factors()
-        else:
-            whiteners = np.einsum("ja,ab->jab", 1 / np.sqrt(self.variances()), np.eye(p))
-        width, telling = np.zeros(k), np.zeros(k)
-        wide, told = np.zeros((k, p)), np.zeros((k, p))
-        with one_blas_thread():
-            for j in range(k):
-                shares = posteriors[:, j]
-                total = max(float(shares.sum()), _FEWEST)
-                standard = (rows - self.means[j]) @ whiteners[j].T
-                weighted = standard * shares[:, None]
-                values, vectors = np.linalg.eigh(weighted.T @ standard / total)
-                width[j], wide[j] = total * (values[-1] - 1), vectors[:, -1]
-                telling[j], told[j] = most_telling(weighted, shares, beside)
-        return [(width, wide), (telling, told)]
 
     @property
     def n_parameters(self) -> int:
@@ -261,27 +237,6 @@ class GaussianEmission:
             ]
         )
         return np.ascontiguousarray(np.broadcast_to(inverse, (k, p, p)))
-
-
-def most_telling(weighted: Any, shares: Any, beside: Any) -> tuple[float, Any]:
-    """The direction of rows that says most about their neighbours, and how much it says.
-
-    Parameters
-    ----------
-    weighted : (n, p) standard rows of a state, times how much each belongs to it
-    shares : (n,), these weights
-    beside : (n, g), what is known of the neighbours
-
-    Returns
-    -------
-    float, a multiple of the squared correlation; (p,), of length one
-    """
-    total = max(float(shares.sum()), _FEWEST)
-    means = shares @ beside / total
-    spread = np.sqrt(np.maximum(shares @ beside**2 / total - means**2, 0.0) + _LEAST_SPREAD)
-    cross = (weighted.T @ beside - np.outer(weighted.sum(axis=0), means)) / (total * spread)
-    left, values, _ = np.linalg.svd(cross, full_matrices=False)
-    return total * float(values[0]) ** 2, left[:, 0]
 
 
 def positive(matrices: Any, floor: float) -> Any:

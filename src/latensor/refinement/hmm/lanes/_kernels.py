@@ -32,6 +32,7 @@ def forward(
     index: Any,
     table: Any,
     is_start: Any,
+    is_cut: Any,
     startprob: Any,
     transmat: Any,
     first: int,
@@ -84,9 +85,10 @@ def forward(
             if fresh:
                 for lane in range(lanes):
                     if begins[lane]:
+                        t = max(origin + lane * span + s, first)
                         inverse[lane] = 1.0
                         for j in range(k):
-                            predicted[j, lane] = startprob[j]
+                            predicted[j, lane] = 1.0 / k if is_cut[t] else startprob[j]
             for lane in range(lanes):
                 total[lane] = 0.0
             for j in range(k):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -10,22 +10,17 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import generator
 from latensor.arrays.threads import thread_count
 from latensor.datasets.sequences import draw_states, stationary_distribution
-from latensor.estimation.hmm.sequence_input import read_lengths
 from latensor.exceptions import InvalidInputError
-from latensor.refinement.hmm import (
-    HiddenChain,
-    Sequences,
-    expect,
-    likeliest_path,
-    total_likelihood,
-)
+from latensor.refinement.hmm import HiddenChain, Sequences, expect, likeliest_path
+from latensor.refinement.hmm.chain import log_likelihood
+from latensor.sources.sequences import read_lengths
 
 
-class HiddenMarkovAnswers:
+class HiddenMarkovInference:
     """Scores, states and samples of a model with `startprob_`, `transmat_` and emissions.
 
-    A subclass defines `_read`, `_stored` (its emissions, and rows in their coordinates) and
-    `_draw` (rows for states).
+    A subclass defines `_read_rows`, `_emission`, `_design` (how rows are given to the emissions)
+    and `_draw` (rows for states).
     """
 
     startprob_: Any
@@ -33,15 +28,17 @@ class HiddenMarkovAnswers:
     random_state: Any
     n_jobs: Any
 
-    def _read_new(self, X: object, lengths: object) -> tuple[HiddenChain, Any, Sequences]:
-        """The fitted model, rows in its coordinates, and where sequences begin."""
+    def _read_sequences(self, X: object, lengths: object) -> tuple[HiddenChain, Any, Sequences]:
+        """The fitted model, rows as its emissions take them, and where sequences begin."""
         check_is_fitted(self)
+        rows = self._read_rows(X, reset=False)
+        sequences = Sequences.of(read_lengths(lengths, len(rows)))
+        return self._chain(), self._design()(rows), sequences
+
+    def _chain(self) -> HiddenChain:
         startprob = np.ascontiguousarray(self.startprob_, dtype=np.float64)
         transmat = np.ascontiguousarray(self.transmat_, dtype=np.float64)
-        rows = self._read(X, reset=False)
-        sequences = Sequences.of(read_lengths(lengths, len(rows)))
-        emission, placed = self._stored(rows)
-        return HiddenChain(startprob, transmat, emission), placed, sequences
+        return HiddenChain(startprob, transmat, self._emission())
 
     def score(self, X: object, lengths: object = None) -> float:
         """The log-likelihood of all rows, summed as hmmlearn does.
@@ -51,13 +48,17 @@ class HiddenMarkovAnswers:
         X : rows of all sequences, one after the other
         lengths : how many rows each sequence has, in order; None for one sequence
         """
-        chain, rows, sequences = self._read_new(X, lengths)
+        chain, design, sequences = self._read_sequences(X, lengths)
+        n_threads = thread_count(self.n_jobs)
+        likelihoods = chain.emission.likelihoods(design, sequences, n_threads)
         with np.errstate(divide="ignore"):
-            return total_likelihood(chain, rows, sequences, thread_count(self.n_jobs))
+            return log_likelihood(
+                likelihoods, sequences, chain.startprob, chain.transmat, n_threads
+            )
 
     def score_samples(self, X: object, lengths: object = None) -> tuple[float, Any]:
         """The log-likelihood of all rows, and the posterior probabilities (n, k) of the states."""
-        chain, rows, sequences = self._read_new(X, lengths)
+        chain, rows, sequences = self._read_sequences(X, lengths)
         n_threads = thread_count(self.n_jobs)
         likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
         found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
@@ -85,7 +86,7 @@ class HiddenMarkovAnswers:
         if algorithm == "map":
             posteriors = self.predict_proba(X, lengths)
             return float(posteriors.max(axis=1).sum()), posteriors.argmax(axis=1)
-        chain, rows, sequences = self._read_new(X, lengths)
+        chain, rows, sequences = self._read_sequences(X, lengths)
         n_threads = thread_count(self.n_jobs)
         likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
         return likeliest_path(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
@@ -130,19 +131,28 @@ class HiddenMarkovAnswers:
 
     def bic(self, X: object, lengths: object = None) -> float:
         """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
-        chain, rows, sequences = self._read_new(X, lengths)
-        value = total_likelihood(chain, rows, sequences, thread_count(self.n_jobs))
-        return -2 * value + float(np.log(len(rows))) * self._n_parameters()
+        n_rows = len(self._read_rows(X, reset=False))
+        return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._n_parameters()
 
     def _n_parameters(self) -> int:
         k = len(self.startprob_)
-        return k - 1 + k * (k - 1) + int(self._stored(None)[0].n_parameters)
+        return k - 1 + k * (k - 1) + int(self._emission().n_parameters)
 
-    def _read(self, X: object, *, reset: bool) -> Any:
+    def _take_chain(self, peer: Any) -> Self:
+        """Take over the chain of a fitted model of hmmlearn."""
+        self.startprob_ = np.array(peer.startprob_, dtype=np.float64)
+        self.transmat_ = np.array(peer.transmat_, dtype=np.float64)
+        self.n_components_ = len(self.startprob_)
+        return self
+
+    def _read_rows(self, X: object, *, reset: bool, is_batch: bool = False) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must say how rows are read")
 
-    def _stored(self, rows: Any) -> tuple[Any, Any]:
+    def _emission(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must give its emissions back")
+
+    def _design(self) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must say how emissions take rows")
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must draw rows")

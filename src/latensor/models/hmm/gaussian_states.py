@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.hmm.read_off import HiddenStates
+from latensor.models.hmm.read_off import HiddenStates
 from latensor.refinement.hmm import GaussianEmission
 from latensor.refinement.hmm.gaussian import positive
 

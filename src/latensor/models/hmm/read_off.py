@@ -171,7 +171,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
     -------
     startprob (k,), transmat (k, k)
     """
-    from latensor.estimation.hmm import _kernels
+    from latensor.models.hmm import _kernels
 
     table = pairs.tables[1]
     total = float(table.sum())
@@ -186,6 +186,8 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         joint = _climb_joint(np.maximum(joint, least), table, emissions, total)
         transmat = joint / joint.sum(axis=1, keepdims=True)
         occupancy = (joint.sum(axis=0) + joint.sum(axis=1)) / 2
+        if not pairs.n_sequences:
+            return occupancy, transmat
         firsts = pairs.firsts / pairs.n_sequences
         start = np.maximum(scaled @ firsts, min(1e-2 / k, 1 / np.sqrt(pairs.n_sequences)))
         start /= start.sum()
@@ -202,7 +204,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
 
 
 def _climb_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
-    from latensor.estimation.hmm import _kernels
+    from latensor.models.hmm import _kernels
 
     joint = joint / joint.sum()
     if scipy.sparse.issparse(table):

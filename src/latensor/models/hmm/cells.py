@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.moments.batches import only_rounding
+from latensor.value_files import storable
 
 # Points that the centres are found on, and rounds of moving them.
 POINTS = 20_000
@@ -16,9 +17,12 @@ _ROUNDS = 10
 _BLOCK = 16_384
 
 
-@dataclass(frozen=True)
+@storable
+@dataclass(frozen=True, eq=False)
 class Cells:
-    """Standardized points and the cells that they fall into.
+    """Standardized points and the cells that they fall into: how points are counted.
+
+    A point that was not, or not wholly, observed is taken for what was seen last.
 
     Attributes
     ----------
@@ -26,42 +30,35 @@ class Cells:
     scale : (p,) what they are then divided by
     centers : (m, p) of the cells, standardized; sorted for p = 1
     constant : coordinates in which the points do not vary
+    products : bool, whether second moments of points are all products, not only squares
     """
 
     center: Any
     scale: Any
     centers: Any
     constant: tuple[int, ...] = ()
+    products: bool = False
 
-    @classmethod
-    def of(
-        cls,
-        points: Any,
-        count: int,
-        same_scale: bool,
-        rng: np.random.Generator,
-        weights: Any = None,
-    ) -> Self:
-        """Cells of points (n, p): quantiles on a line, k-means centres otherwise.
+    @property
+    def n_symbols(self) -> int:
+        """The number of cells."""
+        return len(self.centers)
 
-        Parameters
-        ----------
-        points : (n, p)
-        count : int, cells wanted; fewer where there are fewer different points
-        same_scale : bool, whether all coordinates are divided by the same number
-        rng : chooses the points that centres are found on
-        weights : (n,) how often every point counts, or None
-        """
-        if weights is None:
-            center, deviation = points.mean(axis=0), points.std(axis=0)
-        else:
-            center = weights @ points / weights.sum()
-            deviation = np.sqrt(weights @ (points - center) ** 2 / weights.sum())
-        chosen = points
-        if len(points) > POINTS:
-            rows = np.sort(rng.choice(len(points), POINTS, replace=False))
-            chosen, weights = points[rows], None if weights is None else weights[rows]
-        return cls.around(center, deviation, chosen, count, same_scale, rng, weights)
+    def __call__(self, points: Any) -> Any:
+        """The cell (n,) int64 of every point (n, p)."""
+        return self.code(self.standardize(points))
+
+    def observables(self, points: Any) -> Any:
+        """The standardized points (n, g) and their squares, or all their products."""
+        rows = self.standardize(points)
+        if not self.products:
+            return np.hstack([rows, rows**2])
+        first, second = np.triu_indices(rows.shape[1])
+        return np.hstack([rows, rows[:, first] * rows[:, second]])
+
+    def missing(self, points: Any) -> Any:
+        """(n,) bool, whether an entry of a point was not observed."""
+        return np.isnan(points).any(axis=1)
 
     @classmethod
     def around(
@@ -73,24 +70,42 @@ class Cells:
         same_scale: bool,
         rng: np.random.Generator,
         weights: Any = None,
+        products: bool = False,
     ) -> Self:
-        """Cells of some points (n, p) that stand for many of a known center and deviation (p,)."""
+        """Cells of points (n, p) that stand for many of a known center and deviation (p,).
+
+        Quantiles on a line, k-means centres otherwise.
+
+        Parameters
+        ----------
+        center, deviation : (p,)
+        points : (n, p)
+        count : int, cells wanted; fewer where there are fewer different points
+        same_scale : bool, whether all coordinates are divided by the same number
+        rng : chooses the points that centres are found on
+        weights : (n,) how often every point counts, or None
+        products : bool, of `Cells`
+        """
+        if len(points) > POINTS:
+            rows = np.sort(rng.choice(len(points), POINTS, replace=False))
+            points, weights = points[rows], None if weights is None else weights[rows]
         constant = only_rounding(center, deviation**2, len(points))
         deviation = np.where(constant, 0.0, deviation)
         if same_scale:
             deviation = np.full_like(deviation, np.sqrt((deviation**2).mean()))
         scale = np.where(deviation > 0, deviation, 1.0)
-        standard = (points - center) / scale
+        standard = filled((points - center) / scale)
         if points.shape[1] == 1:
             levels = (np.arange(count) + 0.5) / count
             centers = np.unique(_quantiles(standard[:, 0], levels, weights))[:, None]
         else:
             centers = _k_means(standard, count, rng, weights)
-        return cls(center, scale, centers, tuple(int(i) for i in np.flatnonzero(constant)))
+        unvarying = tuple(int(i) for i in np.flatnonzero(constant))
+        return cls(center, scale, centers, unvarying, products)
 
     def standardize(self, points: Any) -> Any:
         """The points (n, p) minus the center, over the scale; C-contiguous float64."""
-        return np.ascontiguousarray((points - self.center) / self.scale)
+        return np.ascontiguousarray(filled((points - self.center) / self.scale))
 
     def code(self, standard: Any) -> Any:
         """The cell (n,) int64 of every standardized point."""
@@ -98,6 +113,40 @@ class Cells:
             line = self.centers[:, 0]
             return np.searchsorted((line[:-1] + line[1:]) / 2, standard[:, 0]).astype(np.int64)
         return _nearest(standard, self.centers)[0]
+
+
+@storable
+@dataclass(frozen=True)
+class SymbolCode:
+    """Symbols 0..d-1 as they are; one that was not observed (-1) as the one seen last."""
+
+    n_symbols: int
+
+    def __call__(self, symbols: Any) -> Any:
+        """(n,) int64, none of them missing."""
+        missing = symbols < 0
+        if not missing.any():
+            return symbols
+        seen = np.maximum.accumulate(np.where(missing, 0, np.arange(len(symbols))))
+        return np.maximum(symbols[seen], 0)
+
+    def observables(self, symbols: Any) -> None:
+        """Nothing: a symbol is all that there is."""
+        return
+
+    def missing(self, symbols: Any) -> Any:
+        """(n,) bool, whether a symbol was not observed."""
+        return symbols < 0
+
+
+def filled(points: Any) -> Any:
+    """Points (n, p) with what was seen last in place of what is missing; zero before anything."""
+    missing = np.isnan(points)
+    if not missing.any():
+        return points
+    seen = np.where(missing, 0, np.arange(len(points))[:, None])
+    np.maximum.accumulate(seen, axis=0, out=seen)
+    return np.nan_to_num(np.take_along_axis(points, seen, axis=0), nan=0.0)
 
 
 def _nearest(points: Any, centers: Any) -> tuple[Any, Any]:

@@ -5,53 +5,28 @@ import pytest
 
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.decomposition import PowerMethod
-from latensor.estimation.hmm.gaussian_states import gaussian_of
-from latensor.estimation.hmm.moment_starts import moment_starts
-from latensor.estimation.hmm.stream import SequenceStream
-from latensor.estimation.hmm.subspace import count_states, find_subspace
-from latensor.models.categorical_hmm import CategoricalHMM
-from latensor.models.gaussian_hmm import GaussianHMM
+from latensor.models.hmm.categorical import CategoricalHMM
+from latensor.models.hmm.gaussian import GaussianHMM
+from latensor.models.hmm.gaussian_states import gaussian_of
+from latensor.models.hmm.moment_starts import moment_starts
+from latensor.models.hmm.subspace import count_states, find_subspace
 from latensor.moments.sequences import Pairs, Windows
-from latensor.refinement.hmm import (
-    CategoricalEmission,
-    HiddenChain,
-    Sequences,
-    climb,
-    total_likelihood,
-)
+from latensor.refinement.hmm import CategoricalEmission, HiddenChain
 from sequence_examples import (
     MANY,
+    log_likelihood_of,
     match,
     population_pairs,
     population_windows,
+    raised,
     random_chain,
 )
 
 
-class Known:
-    """An accumulator that has already seen everything."""
-
-    def __init__(self, sums, n_symbols, features=None):
-        self.sums, self.n_symbols, self.features = sums, n_symbols, features
-
-    def finalize(self):
-        return self.sums
-
-
-def known_stream(pairs, n_components, windows):
-    """A stream with given pairs, and windows as a function of the features found in them."""
-    d = len(pairs.counts)
-    stream = SequenceStream(d, None, False, 1)
-    stream.subspace = find_subspace(pairs, n_components - 1)
-    stream.pairs = Known(pairs, d)
-    features = stream.subspace.features
-    stream.windows = Known(windows(features), d, features)
-    return stream
-
-
-def starts_of(stream, *settings):
-    windows = stream.windows
-    return moment_starts(stream.pairs.finalize(), windows.finalize(), windows.features, *settings)
+def starts_of(pairs, n_components, windows, *settings):
+    """What is read off given pairs, and off windows as a function of the features found in them."""
+    features = find_subspace(pairs, n_components - 1).features
+    return moment_starts(pairs, windows(features), features, *settings)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -62,13 +37,14 @@ def test_population_moments_of_symbols_give_the_parameters_back(seed, views):
     _, transmat = random_chain(rng, k, stay=0.5)
     startprob = rng.dirichlet(np.ones(k))
     emissions = rng.dirichlet(np.ones(d), k)
-    stream = known_stream(
+    (start,) = starts_of(
         population_pairs(startprob, transmat, emissions),
         k,
         lambda features: population_windows(transmat, emissions, features),
-    )
-    (start,) = starts_of(
-        stream, views, "auto", lambda states, symbols, noise: CategoricalEmission(symbols), rng
+        views,
+        "auto",
+        lambda states, symbols, noise: CategoricalEmission(symbols),
+        rng,
     )
     order = match(start.chain.emission.probabilities, emissions)
     found = start.chain.reordered(order)
@@ -98,13 +74,10 @@ def test_population_moments_of_points_give_the_parameters_back(seed, kind):
     else:
         a, b = np.triu_indices(p)
         observed = np.hstack([means, second[:, a, b]])
-    stream = known_stream(
+    for start in starts_of(
         population_pairs(share, transmat, cells),
         k,
         lambda features: population_windows(transmat, cells, features, observed),
-    )
-    for start in starts_of(
-        stream,
         "auto",
         "auto",
         lambda states, symbols, noise: gaussian_of(states, p, kind, 0.0, noise),
@@ -158,7 +131,9 @@ def test_sequences_of_three_that_are_not_stationary_give_the_parameters_back(see
         )
 
     (start,) = starts_of(
-        known_stream(pairs, k, windows),
+        pairs,
+        k,
+        windows,
         "lag",
         "auto",
         lambda states, symbols, noise: CategoricalEmission(symbols),
@@ -203,12 +178,9 @@ def gap_to_oracle(seed, **settings):
     half = len(data.lengths) // 2
     cut = int(data.lengths[:half].sum())
     train, test = data.X[:cut], data.X[cut:]
-    first, second = Sequences.of(data.lengths[:half]), Sequences.of(data.lengths[half:])
     truth = HiddenChain(data.startprob, data.transmat, CategoricalEmission(data.emissionprob))
-    oracle = climb(
-        truth, train[:, 0], first, max_iter=200, tol=1e-8, accelerate=True, n_threads=1
-    ).chain
-    best = total_likelihood(oracle, test[:, 0], second, 1)
+    oracle = raised(truth, train[:, 0], data.lengths[:half], max_iter=200, tol=1e-8).state
+    best = log_likelihood_of(oracle, test[:, 0], data.lengths[half:])
     model = CategoricalHMM(4, n_features=8, random_state=0).fit(train, data.lengths[:half])
     return (best - model.score(test, data.lengths[half:])) / len(test)
 

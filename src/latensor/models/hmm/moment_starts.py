@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.hmm.portfolio import Start
-from latensor.estimation.hmm.read_off import (
+from latensor.models.hmm.read_off import (
     HiddenStates,
     pair_likelihood,
     project_to_simplex,
     read_chain,
     read_states,
 )
+from latensor.models.hmm.trials import Start
 from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.hmm import HiddenChain
 

@@ -4,7 +4,7 @@ import pytest
 
 @pytest.mark.parametrize("k, d", [(1, 1), (2, 4), (3, 7), (5, 20)])
 def test_rounds_on_pairs_are_those_of_numpy(k, d):
-    from latensor.estimation.hmm import _kernels
+    from latensor.models.hmm import _kernels
 
     rng = np.random.default_rng(k)
     emissions = rng.dirichlet(np.ones(d), k)
@@ -21,7 +21,7 @@ def test_rounds_on_pairs_are_those_of_numpy(k, d):
 
 @pytest.mark.parametrize("k, m, n", [(1, 1, 1.0), (3, 2, 1.0), (4, 9, 50.0)])
 def test_rounds_on_first_symbols_are_those_of_numpy(k, m, n):
-    from latensor.estimation.hmm import _kernels
+    from latensor.models.hmm import _kernels
 
     rng = np.random.default_rng(m)
     emissions = 0.5 * rng.dirichlet(np.ones(m), k)

@@ -1,0 +1,1 @@
+"""Hidden Markov models: estimators, read-off, starts, certificate and inference."""

@@ -1,0 +1,342 @@
+"""Hidden Markov models with Gaussian emissions from moments (monograph 4.3)."""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse
+
+from latensor.arrays import Array, to_host
+from latensor.arrays.randomness import RandomState
+from latensor.datasets.sequences import draw_points
+from latensor.estimation.learn import Frame
+from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
+from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.run import Run
+from latensor.estimation.samples import read_samples
+from latensor.exceptions import InvalidInputError
+from latensor.models.hmm.base import ChainModel, HiddenMarkovEstimator, Letters
+from latensor.models.hmm.cells import POINTS, Cells
+from latensor.models.hmm.gaussian_states import gaussian_of, random_gaussian
+from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
+from latensor.models.hmm.sequence_input import PointReader, merged_equal, within_range
+from latensor.moments.batch import Batch
+from latensor.moments.sequences import PointSums
+from latensor.moments.sums import Joint
+from latensor.moments.unit_sample import Sample
+from latensor.refinement.hmm import GaussianEmission, PointDesign
+from latensor.sources.rows import RowReader
+
+KINDS = ("spherical", "diag", "full", "tied")
+# Cells per state, and their number where the states are still to be counted.
+_CELLS_PER_STATE, _CELLS = 4, 32
+# Below this fraction of the variance of all rows a likelihood has no meaning.
+_LEAST = 1e-12
+
+
+@dataclass(frozen=True)
+class PointModel(ChainModel):
+    """The settings of a hidden Markov model with Gaussian emissions."""
+
+    covariance_type: str
+    min_covar: float
+    n_features: int
+    letters: ClassVar[str] = "stmc"
+
+    def survey_code(self, run: Run) -> dict[str, Any]:
+        first = run.source.head().rows.rows
+        known = ~np.isnan(first)
+        centre = np.where(known, first, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
+        found = run.fold(
+            "points", Joint({"points": PointSums(centre), "sample": Sample(POINTS, run.seed)})
+        )
+        spread, sample = found["points"].finalize(), merged_equal(found["sample"].in_order())
+        never = np.flatnonzero(spread.counts == 0)
+        if len(never):
+            raise InvalidInputError(
+                f"column {never[0]} of X was never observed, it holds NaN only: leave it out"
+            )
+        wanted = (
+            _CELLS
+            if isinstance(self.n_components, str)
+            else _CELLS_PER_STATE * int(self.n_components)
+        )
+        weights = sample.rows.row_weights(sample.weights)
+        cells = Cells.around(
+            spread.mean,
+            spread.deviation,
+            sample.rows.rows,
+            max(min(wanted, int(spread.weight) // 3), 2),
+            self.covariance_type == "spherical",
+            run.rng("cells"),
+            None if (weights == 1).all() else weights,
+            self.covariance_type in ("full", "tied"),
+        )
+        return {"code": cells, "floor": np.maximum(self.min_covar / cells.scale**2, _LEAST)}
+
+    def design(self, frame: Frame) -> PointDesign:
+        return PointDesign(frame["code"].center, frame["code"].scale)
+
+    def emission_of(
+        self, frame: Frame, states: Any, symbols: Any, noise: float
+    ) -> GaussianEmission:
+        return gaussian_of(states, self.n_features, self.covariance_type, frame["floor"], noise)
+
+    def random_emission(
+        self, frame: Frame, k: int, units: Batch, rng: np.random.Generator
+    ) -> GaussianEmission:
+        rows = frame["code"].standardize(units.rows.rows)
+        return random_gaussian(k, rows, self.covariance_type, frame["floor"], rng)
+
+    def vectors(self, emission: Any) -> Array:
+        found: Array = emission.means
+        return found
+
+    def emission_with(self, frame: Frame, emission: Any) -> GaussianEmission:
+        cells = frame["code"]
+        means = None if emission is None else emission.means
+        covariances = None if emission is None else emission.covariances
+        if "m" in self.given:
+            means = (self.given["m"] - cells.center) / cells.scale
+        if "c" in self.given:
+            covariances = self.given["c"] / _squares(cells.scale, self.covariance_type)
+        return GaussianEmission(means, covariances, self.covariance_type, frame["floor"])
+
+    def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
+        cells = frame["code"]
+        return {
+            "means": emission.means * cells.scale + cells.center,
+            "covariances": emission.covariances * _squares(cells.scale, self.covariance_type),
+        }
+
+
+def _squares(scale: Any, kind: str) -> Any:
+    """What standardized covariances of a kind are to be multiplied by."""
+    if kind == "spherical":
+        return scale[0] ** 2
+    return scale**2 if kind == "diag" else np.outer(scale, scale)
+
+
+class GaussianHMM(HiddenMarkovEstimator):
+    """States behind sequences of points, each with a Gaussian of its own (monograph 4.3).
+
+    A hidden chain moves from state to state by `transmat_` and every state emits points of its
+    mean and covariance. Points are coded as cells (quantiles on a line, k-means cells otherwise),
+    whose moments determine the states as for `CategoricalHMM`, also where there are more states
+    than dimensions; means and covariances are then read off the points themselves, and refined by
+    EM (Baum and Welch, with extrapolated steps).
+
+    Parameters
+    ----------
+    n_components : int, states, or "auto" for as many as the pairs of cells speak for
+    covariance_type : "spherical", "diag", "full" or "tied" (one matrix for all states)
+    min_covar : float, added to every variance
+    init_params : letters of the parameters that fit finds starting values for: s(tartprob),
+        t(ransmat), m(eans), c(ovars); the others start from the attributes as set before fit
+    params : letters of the parameters that EM changes
+    algorithm : "auto", or an algorithm of `lt.decomposition` for symmetric tensors
+    refine : "auto", or the number of passes of EM; 0 is the answer of the moments alone
+    views : "auto" for both, "lag" for neighbouring rows or "window" for averages over many
+    max_iter : int, passes of EM over the sample in memory
+    tol : float, log-likelihood per row that EM may leave to gain
+    verbose : int, above 0 to print every pass over the data
+    random_state : seed of the cells, the decomposition and the random starts
+    n_jobs : int, threads; None for all processors. The answer is the same for any number
+
+    Attributes
+    ----------
+    startprob_ : (k,), how sequences begin; one more start, by the average of all rows, is counted
+    transmat_ : (k, k), rows sum to one
+    means_ : (k, p), states by decreasing stationary probability, or in the order of the starting
+        values
+    covariances_ : (k,) "spherical", (k, p) "diag", (k, p, p) "full", (p, p) "tied"
+    covars_ : (k, p, p) matrices for every kind, as in hmmlearn
+    n_components_, n_iter_ : int
+    converged_ : bool, whether EM ended by itself; None for refine=0
+    history_ : log-likelihood per row, of standardized points, before every pass
+    certificate_ : HMMCertificate
+
+    Notes
+    -----
+    `fit(X, lengths)`, `score`, `decode`, `predict`, `predict_proba`, `sample`, `aic` and `bic` are
+    those of hmmlearn; `to_hmmlearn` and `from_hmmlearn` convert. Probabilities of zero among the
+    starting values stay zero. NaN stands for an entry that was not observed: its likelihood is the
+    marginal one, exactly. `partial_fit` streams whole sequences, `fit` goes over a source of
+    batches, and both take weights of sequences. `intervals` says how well the parameters are known.
+
+    Examples
+    --------
+    >>> from latensor.datasets.sequences import make_gaussian_hmm
+    >>> sequences = make_gaussian_hmm(5_000, 2, 3, separation=6.0, random_state=0)
+    >>> model = GaussianHMM(3, random_state=0).fit(sequences.X, sequences.lengths)
+    >>> model.means_.shape, model.covars_.shape
+    ((3, 2), (3, 2, 2))
+    """
+
+    _parameters = {  # noqa: RUF012
+        **HiddenMarkovEstimator._parameters,
+        "covariance_type": (Choice(KINDS),),
+        "min_covar": (Interval(numbers.Real, 0),),
+        "init_params": (Letters("stmc"),),
+        "params": (Letters("stmc"),),
+    }
+    _fitted_names = HiddenMarkovEstimator._fitted_names | {"means_", "covariances_"}
+    _letters = {  # noqa: RUF012
+        "s": "startprob_",
+        "t": "transmat_",
+        "m": "means_",
+        "c": "covariances_",
+    }
+
+    def __init__(
+        self,
+        n_components: int | str = 1,
+        covariance_type: str = "diag",
+        *,
+        min_covar: float = 1e-6,
+        init_params: str = "stmc",
+        params: str = "stmc",
+        algorithm: Any = "auto",
+        refine: int | str = "auto",
+        views: str = "auto",
+        max_iter: int = 300,
+        tol: float = 2e-7,
+        verbose: int = 0,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.covariance_type = covariance_type
+        self.min_covar = min_covar
+        self.init_params = init_params
+        self.params = params
+        self.algorithm = algorithm
+        self.refine = refine
+        self.views = views
+        self.max_iter = max_iter
+        self.tol = tol
+        self.verbose = verbose
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    @property
+    def _intervals_of(self) -> Any:  # type: ignore[override]
+        spread = NOT_NEGATIVE if self.covariance_type in ("spherical", "diag") else REAL
+        ranges = {"startprob": PROBABILITY, "transmat": PROBABILITY, "means": REAL}
+        return {**ranges, "covariances": spread}, "means"
+
+    def _model(self) -> PointModel:
+        return PointModel(
+            self.n_components,
+            self.views,
+            self.algorithm,
+            self._row_limit,
+            self.params,
+            self._given_start(),
+            self.covariance_type,
+            self.min_covar,
+            self.n_features_in_,
+        )
+
+    def _starting_values(self) -> dict[str, Array]:
+        found = super()._starting_values()
+        k, kind = self.n_components, self.covariance_type
+        if "m" in found and (found["m"].ndim != 2 or len(found["m"]) != k):
+            raise InvalidInputError(f"means_ has shape {found['m'].shape}: expected ({k}, p)")
+        if "c" in found:
+            p = found["c"].shape[-1]
+            shape = {"spherical": (k,), "diag": (k, p), "full": (k, p, p), "tied": (p, p)}[kind]
+            if found["c"].shape != shape:
+                raise InvalidInputError(
+                    f"covariances_ has shape {found['c'].shape}: covariance_type={kind!r} with "
+                    f"{k} states takes {shape}"
+                )
+        return found
+
+    def _read_rows(self, X: object, *, reset: bool, is_batch: bool = False) -> Any:
+        if not reset and "n_features_in_" not in self.__dict__:
+            self.n_features_in_ = int(np.shape(self.means_)[1])
+        samples = read_samples(self, X, reset=reset)
+        if scipy.sparse.issparse(samples):
+            raise InvalidInputError(
+                f"GaussianHMM needs dense data, X is sparse of shape {samples.shape}: "
+                "give X.toarray()"
+            )
+        for letter, values in self._given_start().items():
+            width = values.shape[-1]
+            wanted = letter == "m" or (letter == "c" and self.covariance_type != "spherical")
+            if reset and wanted and width != self.n_features_in_:
+                raise InvalidInputError(
+                    f"{self._letters[letter]} is of {width} features, X of {self.n_features_in_}"
+                )
+        return within_range(to_host(samples))
+
+    def _reader(self) -> Callable[[Any], Any]:
+        names = getattr(self, "feature_names_in_", None)
+        return PointReader(
+            RowReader(
+                self.n_features_in_,
+                type(self).__name__,
+                None if names is None else tuple(map(str, names)),
+                allows_missing=True,
+            )
+        )
+
+    def _emission(self) -> GaussianEmission:
+        means = np.asarray(self.means_, dtype=np.float64)
+        covariances = np.asarray(self.covariances_, dtype=np.float64)
+        return GaussianEmission(means - means.mean(axis=0), covariances, self.covariance_type)
+
+    def _design(self) -> PointDesign:
+        means = np.asarray(self.means_, dtype=np.float64)
+        return PointDesign(means.mean(axis=0), np.ones(means.shape[1]))
+
+    @property
+    def covars_(self) -> Any:
+        """The covariances (k, p, p) as matrices, whatever their kind."""
+        return self._emission().matrices()
+
+    @covars_.setter
+    def covars_(self, values: Any) -> None:
+        found = np.array(values, dtype=np.float64)
+        if found.ndim == 3 and self.covariance_type != "full":
+            diagonals = np.einsum("jaa->ja", found)
+            found = {"spherical": diagonals[:, 0], "diag": diagonals, "tied": found[0]}[
+                self.covariance_type
+            ].copy()
+        self.covariances_ = found
+
+    def _draw(self, states: Any, rng: np.random.Generator) -> Any:
+        return draw_points(rng, np.asarray(self.means_), np.linalg.cholesky(self.covars_), states)
+
+    def to_hmmlearn(self) -> Any:
+        """A fitted `hmmlearn.hmm.GaussianHMM` with these parameters; needs hmmlearn."""
+        peer = peer_module().GaussianHMM(
+            len(self.startprob_), covariance_type=self.covariance_type, init_params=""
+        )
+        peer.n_features = self.means_.shape[1]
+        peer.startprob_, peer.transmat_ = self.startprob_.copy(), self.transmat_.copy()
+        peer.means_, peer.covars_ = self.means_.copy(), self.covariances_.copy()
+        return peer
+
+    @classmethod
+    def from_hmmlearn(cls, peer: Any) -> Self:
+        """A fitted model with the parameters of a fitted `hmmlearn.hmm.GaussianHMM`."""
+        check_peer(peer, "GaussianHMM", ("startprob_", "transmat_", "means_", "covars_"))
+        kind = str(peer.covariance_type)
+        model = cls(peer.n_components, kind)
+        model.means_ = np.array(peer.means_, dtype=np.float64)
+        model.n_features_in_ = model.means_.shape[1]
+        matrices = np.array(peer.covars_, dtype=np.float64)
+        diagonals = np.einsum("jaa->ja", matrices)
+        model.covariances_ = {
+            "spherical": diagonals[:, 0].copy(),
+            "diag": diagonals.copy(),
+            "full": matrices,
+            "tied": matrices[0],
+        }[kind]
+        return model._take_chain(peer)
