@@ -19,6 +19,7 @@ from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, origin_of
 from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
+from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
@@ -28,6 +29,7 @@ _ONE_THREAD = 1 << 21
 
 
 @with_cp_gradient
+@with_sparse_part
 def decompose(
     tensor: object,
     rank: int | str,
@@ -36,6 +38,7 @@ def decompose(
     symmetric: bool | None = None,
     nonnegative: bool = False,
     constraints: Mapping[int, Constraint] | None = None,
+    sparsity: int | float | None = None,
     mask: object = None,
     init: object = None,
     fixed_modes: Sequence[int] = (),
@@ -62,6 +65,8 @@ def decompose(
     nonnegative : bool, keep every factor at or above zero
     constraints : dict from modes to values of `lt.constraints`: `Unimodal()`, `Monotone()`,
         `Smooth(10.0)`, `Sparse(0.1)`, `Simplex()`, `Nonnegative()`. Columns satisfy them exactly
+    sparsity : int or float, the number or fraction of entries of a sparse component that is fitted
+        beside the CP tensor: gross errors, glitches, single events. The result holds it as `sparse`
     mask : array of truth values, True where an entry was observed; the others are not fitted, and
         may be NaN. For a SparseTensor a SparseTensor whose stored entries are the observed ones
     init : CPTensor, Decomposition or pair (weights, factors) to start from; never changed
@@ -79,6 +84,7 @@ def decompose(
     -------
     Decomposition
     """
+    del sparsity  # `with_sparse_part` has taken it
     data = as_tensor(tensor)
     selection = select_rank_for(data, rank, mask, random_state) if isinstance(rank, str) else None
     rank = refuse_rank(rank if selection is None else selection.rank)

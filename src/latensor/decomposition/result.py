@@ -102,6 +102,8 @@ class Decomposition:
         entries they are kept by reference, as they are when the certificate is first read; pickles
         hold the mask and a certificate that has been read, but not the data
     selection : RankSelection or None, why this rank, where `rank="auto"` was asked for
+    sparse : SparseTensor or None, the sparse component, where `sparsity` was given; the residual is
+        then of what both leave over, and the history has one entry per turn of the two
     """
 
     tensor: CPTensor
@@ -111,6 +113,7 @@ class Decomposition:
     history: Any
     origin: Origin | None = field(default=None, repr=False)
     selection: RankSelection | None = field(default=None, repr=False)
+    sparse: SparseTensor | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:
