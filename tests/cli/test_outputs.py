@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -61,7 +62,7 @@ def replace_work(monkeypatch, work):
     }
     for command, names in places.items():
         for name in names:
-            monkeypatch.setattr(sys.modules[f"latensor.cli.{command}"], name, work)
+            monkeypatch.setattr(import_module(f"latensor.cli.{command}"), name, work)
 
 
 def run_on(stream, arguments, monkeypatch):
@@ -196,6 +197,16 @@ def test_a_signal_ends_a_command_like_an_error(folder, monkeypatch, number):
     assert result.exit_code == 128 + number
     assert sorted(p.name for p in folder.rglob("*")) == before
     assert signal.getsignal(number) == signal.SIG_DFL
+
+
+def test_an_interruption_while_importing_is_quiet(monkeypatch):
+    def interrupt(name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("latensor.cli.import_module", interrupt)
+    result = CliRunner().invoke(main, ["fit", "pca", "x.csv"])
+    assert result.exit_code == 130
+    assert result.stderr == "Interrupted.\n"
 
 
 @pytest.mark.skipif(shutil.which("head") is None, reason="needs head")

@@ -7,25 +7,36 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import Any
 
 import click
 
 import latensor
 from latensor.cli.console import CLOSED_PIPE, drop_output
-from latensor.cli.decompose import decompose
-from latensor.cli.demo import demo
-from latensor.cli.fit import fit
-from latensor.cli.topics import topics
 
 # What a shell reports for a program that Ctrl-C has ended.
 _INTERRUPTED = 130
+_COMMANDS = ("decompose", "demo", "fit", "topics")
 # Signals that end a program and would leave its temporary files behind.
 _ENDINGS = ("SIGTERM", "SIGHUP")
 
 
 class _Commands(click.Group):
-    """Commands that end quietly, and leave nothing by half, when they are interrupted."""
+    """Commands that end quietly, and leave nothing by half, when they are interrupted.
+
+    Each is a module of its name, imported when it is asked for: an interruption meanwhile is one
+    like any other.
+    """
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _COMMANDS:
+            return None
+        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        return command
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
@@ -69,10 +80,5 @@ def main() -> None:
     Start with: latensor demo
     """
 
-
-main.add_command(decompose)
-main.add_command(demo)
-main.add_command(fit)
-main.add_command(topics)
 
 __all__ = ["main"]

@@ -40,6 +40,7 @@ class ViewState:
         )
 
 
+@storable
 @dataclass(frozen=True)
 class ViewDensities:
     """Gaussian views (independent features) and categorical ones (counts of symbols).
