@@ -194,3 +194,47 @@ def test_refusals(rng):
     partial = lt.tucker(tensor, (2, 2), modes=(1, 2))
     with pytest.raises(InvalidInputError, match="names mode 0, which has no factor"):
         lt.tucker(tensor, (2, 2), modes=(1, 2), init=partial, fixed_modes=[0])
+
+
+# What is stated is true.
+
+
+@pytest.mark.parametrize("kind", ["dense", "sparse", "cp", "tucker", "train"])
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_the_stated_residual_is_the_true_one(kind, dtype):
+    bound = 1e-10 if dtype == "float64" else 1e-5
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        shape = tuple(rng.integers(2, 7, 3 + seed % 2))
+        factors = [rng.standard_normal((d, 2)).astype(dtype) for d in shape]
+        dense = lt.CPTensor(None, factors).to_dense()
+        if kind in ("dense", "train", "sparse"):
+            noise = (0.0, 0.1, 3.0)[seed % 3]
+            dense = (dense + noise * rng.standard_normal(shape)).astype(dtype)
+        if kind == "sparse":
+            dense = np.where(rng.random(shape) < 0.5, dense, 0).astype(dtype)
+        coordinates = np.argwhere(dense)
+        tensor = {
+            "dense": lambda x=dense: x,
+            "sparse": lambda x=dense, c=coordinates: lt.SparseTensor(c, x[tuple(c.T)], x.shape),
+            "cp": lambda f=factors: lt.CPTensor(None, f),
+            "tucker": lambda x=dense: lt.tucker(x, x.shape).tensor,
+            "train": lambda x=dense: lt.tensor_train(x, error=1e-5),
+        }[kind]()
+        dense = tensor if kind == "dense" else tensor.to_dense()
+        ranks = tuple(int(rng.integers(1, d + 1)) for d in shape)
+        given = [
+            rng.standard_normal((d, r)).astype(dtype) for d, r in zip(shape, ranks, strict=True)
+        ]
+        init = (np.zeros(ranks, dtype), given)
+        for options in (
+            {"ranks": ranks},
+            {"ranks": shape},
+            {"error": 0.1},
+            {"ranks": ranks, "method": "randomized"},
+            {"ranks": ranks, "init": init, "fixed_modes": [0, 2]},
+            {"ranks": ranks, "nonnegative": True, "max_iter": 10},
+        ):
+            found = lt.tucker(tensor, **options, random_state=seed)
+            assert found.residual == pytest.approx(relative_error(dense, found), abs=bound), options
+            assert "error" not in options or found.residual <= 0.1

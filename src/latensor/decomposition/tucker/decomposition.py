@@ -31,8 +31,8 @@ from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     all_orthogonal,
+    exact_loss,
     expanded,
-    explicit_loss,
     rescaled,
 )
 from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
@@ -254,9 +254,11 @@ def tucker(
         if start is None:
             found = fit.search(found)
         found, status = fit.iterate(found, _TOL if tol is None else tol, monitor, assemble)
-    if frame is not None and isinstance(source, DenseTensor) and exact is None:
-        form = assemble(found)
-        loss = explicit_loss(xp, source.array, form.core / scale, form.factors)
+    if frame is not None:  # the fit has seen the tensor projected on the given factors only
+        form, loss = assemble(found), found.loss
+        if exact is None or scale == 1.0:
+            whole = source if exact is None else data
+            loss = exact_loss(xp, whole, form.core / scale, form.factors, loss, energy)
         return _finish(form, monitor.relative(loss), status, monitor)
     return _finish(assemble(found), fit.residual(found), status, monitor)
 

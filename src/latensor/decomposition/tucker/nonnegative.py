@@ -24,13 +24,11 @@ from latensor.decomposition.tucker.compression import compress, oversampled
 from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
-    explicit_loss,
+    exact_loss,
     sweep_modes,
     truncate,
 )
-from latensor.decomposition.tucker.orthogonal_fit import CANCELLATION
 from latensor.tensors.contractible import Contractible
-from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor
 
 _CORE_STEPS = 30
@@ -212,10 +210,7 @@ def nonnegative_fit(
     start = sweeps.sweep(start)
     parts, status = iterate(sweeps.extrapolated, start, stopping, monitor, assemble)
     form, loss = assemble(parts), parts.loss
-    if loss < CANCELLATION * machine_epsilon(reference) * energy and isinstance(
-        tensor, DenseTensor
-    ):
-        loss = explicit_loss(xp, tensor.array, form.core / scale, form.factors)
+    loss = exact_loss(xp, tensor, form.core / scale, form.factors, loss, energy)
     return form, monitor.relative(loss), status
 
 

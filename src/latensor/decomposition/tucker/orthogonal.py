@@ -43,6 +43,8 @@ _WORTHWHILE = 0.75
 _RESOLVED = 1e4
 # Entries of the slabs in which a residual is computed: 8 MiB of float64.
 _SLAB = 1 << 20
+# Entries up to which a tensor that is not dense is written out to measure a small error.
+_WRITTEN_OUT = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -314,6 +316,27 @@ def explicit_loss(
         part = inner[rows] if first is None else contract_mode(xp, inner, first[:, rows], 0)
         total += squared_norm(xp, array[rows] - part)
     return total
+
+
+def exact_loss(
+    xp: Namespace,
+    tensor: Contractible,
+    core: Array,
+    factors: Sequence[Array | None],
+    loss: float,
+    energy: float,
+) -> float:
+    """`loss`, or the same entry by entry where a difference of energies has lost half its digits.
+
+    Tensors that are not dense are written out for that if they are small enough.
+    """
+    if loss >= machine_epsilon(tensor.reference) ** 0.5 * energy:
+        return loss
+    if isinstance(tensor, DenseTensor):
+        return explicit_loss(xp, tensor.array, core, factors)
+    if prod(tensor.shape) > _WRITTEN_OUT:
+        return loss
+    return explicit_loss(xp, tensor.contract(*([None] * len(tensor.shape))), core, factors)
 
 
 def expanded(outer: Subspaces, inner: Subspaces, skip: Sequence[int] = ()) -> Subspaces:

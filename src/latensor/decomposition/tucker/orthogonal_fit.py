@@ -25,8 +25,8 @@ from latensor.decomposition.tucker.orthogonal import (
     Subspaces,
     Truncation,
     conjugated,
+    exact_loss,
     expanded,
-    explicit_loss,
     orthogonal_sweep,
     squared_norm,
     truncate,
@@ -35,8 +35,6 @@ from latensor.decomposition.tucker.orthogonal import (
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 
-# So many rounding errors of the energy make a difference of two energies worthless.
-CANCELLATION = 1e7
 # A sketch pays off where a mode is this many times longer than what a sketch keeps of it.
 _LONG = 8
 # The core is small enough to be iterated closer than the tensor.
@@ -177,8 +175,5 @@ class OrthogonalFit:
 
     def residual(self, found: Subspaces) -> float:
         """The relative error; entry by entry where a difference of energies loses its digits."""
-        epsilon = machine_epsilon(self.tensor.reference)
-        loss = found.loss
-        if loss < CANCELLATION * epsilon * self.energy and isinstance(self.tensor, DenseTensor):
-            loss = explicit_loss(self.xp, self.tensor.array, found.core, found.bases)
+        loss = exact_loss(self.xp, self.tensor, found.core, found.bases, found.loss, self.energy)
         return float(np.sqrt(loss / self.energy))
