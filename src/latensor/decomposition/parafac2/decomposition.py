@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, RandomState, generator, like, one_blas_thread
+from latensor.arrays import Array, RandomState, generator, like, one_blas_thread, to_host
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.parafac2.arguments import (
     Request,
@@ -18,7 +18,13 @@ from latensor.decomposition.parafac2.arguments import (
     read_slices,
 )
 from latensor.decomposition.parafac2.masked import Imputed, ObservedSlices
-from latensor.decomposition.parafac2.sweeps import Factors, Fits, Slices, polar
+from latensor.decomposition.parafac2.sweeps import (
+    RESOLUTION,
+    Factors,
+    Fits,
+    Slices,
+    polar,
+)
 from latensor.decomposition.result import Status
 from latensor.decomposition.setup import check_limits
 from latensor.exceptions import InvalidInputError
@@ -30,8 +36,6 @@ _TRIALS = ((_STARTS, 60), (3, 100))
 # A sweep that gains less counts as none; ten of them in a row end the fit: in the slow valleys of
 # PARAFAC2 a rule that asks one sweep ends early.
 _TOL, _MAX_ITER, _PATIENCE = 1e-9, 2000, 10
-# Gram matrices resolve squared residuals down to this fraction of the energy.
-_RESOLUTION = 1e-8
 # Two fits are the same where the congruence of every pair of components exceeds this (Lorenzo-Seva
 # and ten Berge 2006: 0.95 and more is called equal).
 _SAME = 0.95
@@ -269,9 +273,9 @@ class _Fit:
             return self.finish(lift(state.factors))[0]
 
         floor = (100 * np.finfo(np.float64).eps) ** 2 * energy
-        rule = StoppingRule(self.tol, monitor.budget or 1, _PATIENCE, _RESOLUTION * energy)
+        rule = StoppingRule(self.tol, monitor.budget or 1, _PATIENCE, RESOLUTION * energy)
         fits, status = iterate(slices.step, fits, rule, monitor, assemble)
-        if fits.loss <= _RESOLUTION * energy and monitor.ended is None:
+        if fits.loss <= RESOLUTION * energy and monitor.ended is None:
             # Nothing that the Gram matrices tell is left: from here on the slices themselves count.
             exact = replace(slices, exact=True)
             rule = replace(rule, floor=floor)
@@ -295,16 +299,10 @@ class _Fit:
         """
         loadings, middle, columns = (part[0] for part in factors)
         request = self.request
-        projections, loss = [], 0.0
+        projections = []
         for i, x in enumerate(request.slices):
-            spread = middle * loadings[i]
             whole = x if filled is None else filled[i, : x.shape[0]]
-            basis = polar(whole @ columns @ spread.T)
-            missed = x - basis @ (spread @ columns.T)
-            if request.masks is not None:
-                missed = np.where(request.masks[i], missed, 0.0)
-            loss += float(np.vdot(missed, missed))
-            projections.append(basis)
+            projections.append(polar(whole @ columns @ (middle * loadings[i]).T))
         tensor = Parafac2Tensor(None, (loadings, middle, columns), tuple(projections)).canonical()
         reference = request.reference
         scaled = Parafac2Tensor(
@@ -312,6 +310,19 @@ class _Fit:
             tuple(like(f, reference) for f in tensor.factors),
             tuple(like(p, reference) for p in tensor.projections),
         )
+        # Of the numbers that are returned: in single precision large components that nearly cancel
+        # lose digits that the fit had.
+        rounded = Parafac2Tensor(
+            _wide(scaled.weights) / request.scale,
+            tuple(_wide(f) for f in scaled.factors),
+            tuple(_wide(p) for p in scaled.projections),
+        )
+        loss = 0.0
+        for i, (x, model) in enumerate(zip(request.slices, rounded.slices(), strict=True)):
+            missed = x - model
+            if request.masks is not None:
+                missed = np.where(request.masks[i], missed, 0.0)
+            loss += float(np.vdot(missed, missed))
         return scaled, self.monitor.relative(loss)
 
 
@@ -329,6 +340,10 @@ def _same(one: Factors, other: Factors) -> bool:
 def _unit_columns(factor: Any) -> Any:
     lengths = np.linalg.norm(factor, axis=0)
     return factor / np.where(lengths > 0, lengths, 1.0)
+
+
+def _wide(array: Array) -> Any:
+    return np.asarray(to_host(array), dtype=np.float64)
 
 
 def _zero(request: Request, rank: int) -> Parafac2Tensor:

@@ -25,6 +25,8 @@ from latensor.decomposition.optimize.nonnegative import nonnegative_rows
 _FIRST_MOMENTUM, _GROWTH, _LARGEST_MOMENTUM = 0.5, 1.15, 0.98
 # Plain sweeps at the beginning: a start with momentum ends in other optima more often.
 _PLAIN_SWEEPS = 10
+# Gram matrices resolve squared residuals down to this fraction of the energy.
+RESOLUTION = 1e-8
 _EPSILON = float(np.finfo(np.float64).eps)
 
 
@@ -174,7 +176,8 @@ class Slices:
         columns = self._solve(gamma, right, columns, 2)
         if bases is None:
             losses = self.energy - 2.0 * (right * columns).sum(axis=(1, 2))
-            losses = np.maximum(losses + (gamma * _gram(columns)).sum(axis=(1, 2)), 0.0)
+            losses = losses + (gamma * _gram(columns)).sum(axis=(1, 2))
+            losses = np.maximum(losses, RESOLUTION * self.energy)
         else:
             model = bases @ (spread @ np.swapaxes(columns, 1, 2)[:, None])
             losses = ((self.rows - model) ** 2).sum(axis=(1, 2, 3))
