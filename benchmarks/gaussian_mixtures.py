@@ -114,7 +114,7 @@ def table(kind: str, settings: Sequence[Setting]) -> Any:
 
 
 def missing_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
-    yield "| d, k, n, missing | EM from the truth: gap | latensor: gap | difference, worst | CPU s |"
+    yield "| d, k, n, missing | EM from the truth: gap | latensor | difference, worst | CPU s |"
     yield "|---|---|---|---|---|"
     for d, k, n in ((5, 3, 2000), (8, 5, 3000)):
         for share in (0.1, 0.3, 0.5):
