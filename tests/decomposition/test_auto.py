@@ -2,16 +2,16 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
-from latensor.decomposition.auto.reduction import component_costs
-from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.auto.core import component_costs
 from latensor.decomposition.optimize.problem import DenseProblem, multiply_mode, squared_norm
 from latensor.decomposition.optimize.starts import (
-    Pencils,
     leading_part,
     leading_rank_one,
-    pencil_modes,
+    pencil_groups,
+    pencil_start,
     rank_one_rows,
 )
+from latensor.decomposition.optimize.sweeps import Sweeps, balanced
 from latensor.decomposition.setup import as_problem, as_tensor
 from latensor.decomposition.subspace.compression import (
     compress_contractible,
@@ -220,25 +220,27 @@ def test_multiplying_a_mode_agrees_with_tensordot():
 def test_a_pencil_solves_exact_tensors(shape, dtype):
     rank = 4
     tensor, _ = planted(6, shape, rank, dtype=dtype)
-    core, _ = leading_part(tensor, shape, range(len(shape)))
-    # Sorting by energy needs a rotation, which cutting to fewer directions brings along.
-    keep = tuple(min(d, rank) if d > rank else d for d in shape)
-    core, _ = leading_part(tensor, keep, range(len(shape)))
-    pencils = Pencils(core, rank)
-    problem = DenseProblem(core)
-    for seed in (1, 2):
-        rows = pencils.start(np.random.default_rng(seed))
+    keep = tuple(min(d, rank) for d in shape)
+    for core in (tensor, leading_part(tensor, keep, range(len(shape)))[0]):
+        rows = pencil_start(core, rank)
         assert rows is not None
-        grams = Sweeps(problem).start(rows)
-        first = pencils.first_mode
-        point = Sweeps(problem, (first, *(n for n in range(len(shape)) if n != first))).sweep(grams)
-        assert point.loss < 1e-12 * problem.squared_norm
+        problem = DenseProblem(core)
+        assert Sweeps(problem).start(rows).loss < 1e-12 * problem.squared_norm
 
 
-def test_pencils_need_two_modes_as_long_as_the_rank():
-    assert pencil_modes((5, 6, 4), 5) == (1, 0)
-    assert pencil_modes((5, 6, 4), 6) is None
-    assert pencil_modes((5, 6), 2) is None
+@pytest.mark.parametrize(("shape", "rank"), [((3,) * 5, 7), ((4, 3, 2, 3, 2), 6), ((2,) * 6, 4)])
+def test_a_pencil_of_merged_modes_solves_ranks_above_all_dimensions(shape, rank):
+    tensor, _ = planted(6, shape, rank)
+    rows = pencil_start(tensor, rank)
+    problem = DenseProblem(tensor)
+    assert Sweeps(problem).start(rows).loss < 1e-12 * problem.squared_norm
+
+
+def test_pencils_need_two_groups_of_modes_as_long_as_the_rank():
+    assert pencil_groups((5, 6, 4), 5) == ((1,), (0,), (2,))
+    assert pencil_groups((5, 6, 4), 6) is None
+    assert pencil_groups((5, 6), 2) is None
+    assert pencil_groups((3, 3, 3, 3, 3), 9) == ((0, 1), (2, 3), (4,))
 
 
 def test_rank_one_tensors_are_taken_apart():
@@ -267,7 +269,7 @@ def test_component_costs_are_what_dropping_costs():
     problem = DenseProblem(tensor)
     rows = [f.T.copy() for f in planted(7, (8, 7, 6), 3)[1]]
     point = Sweeps(problem).start(balanced(rows))
-    costs = component_costs(point)
+    costs = component_costs(point.factors)
     for j in range(3):
         kept = [np.delete(f, j, axis=0) for f in point.factors]
         best = min(

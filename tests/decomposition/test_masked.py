@@ -3,7 +3,8 @@ import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, decompose
 from latensor.decomposition.auto import automatic
-from latensor.decomposition.optimize.masked import MaskedSweeps, observe
+from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import SparseTensor
@@ -70,14 +71,15 @@ def test_row_equations_are_those_of_the_observed_entries():
     tensor = rng.standard_normal((4, 5, 3))
     mask = rng.random(tensor.shape) < 0.6
     mask[:, 0, 0] = mask[0, :, 0] = mask[0, 0, :] = True
-    sweeps = MaskedSweeps(observe(as_tensor(tensor), mask), (0, 1, 2))
+    observed = observe(as_tensor(tensor), mask)
     rows = [rng.standard_normal((2, d)) for d in tensor.shape]
-    matrices, right = sweeps._equations(rows, 1)
+    products = observed.products(rows)
+    matrices, right = observed.gamma(products, (), 1), products.mttkrp(1)
     for j in range(5):
         design = np.array([rows[0][:, a] * rows[2][:, c] for a, c in np.argwhere(mask[:, j])])
         np.testing.assert_allclose(matrices[j], design.T @ design, atol=1e-12)
         np.testing.assert_allclose(right[:, j], design.T @ tensor[:, j][mask[:, j]], atol=1e-12)
-    point = sweeps.start(rows)
+    point = Sweeps(observed).start(rows)
     rest = (tensor - np.einsum("ra,rb,rc->abc", *rows))[mask]
     assert point.loss == pytest.approx(rest @ rest)
 

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import GaussNewton, SharedFactor, Status, decompose
-from latensor.decomposition.algorithms.shared_factor import SharedSteps, shared_directions
+from latensor.decomposition.algorithms.shared_factor import shared_directions, shared_start
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.tensors import MomentTensor, symmetrize
 
@@ -77,23 +78,25 @@ def test_implicit_symmetric_tensors_are_fitted():
 def test_normal_equations_are_those_of_the_jacobian():
     tensor, _, _ = symmetric(4, 4, 2, 3)
     rng = np.random.default_rng(0)
-    steps = SharedSteps(DenseProblem(np.ascontiguousarray(tensor)), 500)
-    point = steps.start(shared_directions([rng.standard_normal((4, 2))] * 3))
+    directions = shared_directions([rng.standard_normal((4, 2))] * 3)
+    shared, rows = shared_start(DenseProblem(np.ascontiguousarray(tensor)), directions)
+    steps = LevenbergMarquardt(shared, max_inner=500)
+    point = steps.start(rows)
 
     def model(rows):
-        return np.einsum("r,ra,rb,rc->abc", point.signs, rows, rows, rows)
+        return np.einsum("r,ra,rb,rc->abc", shared.signs, rows, rows, rows)
 
     def loss(rows):
         return np.sum((tensor - model(rows)) ** 2)
 
-    assert point.loss == pytest.approx(loss(point.rows))
+    assert point.loss == pytest.approx(loss(point.parameters))
     step = steps.step(point)
     assert step.loss < point.loss
-    assert step.loss == pytest.approx(loss(step.rows))
+    assert step.loss == pytest.approx(loss(step.parameters))
     # At a minimum the gradient, here by differences, vanishes.
     for _ in range(50):
         step = steps.step(step)
-    base = step.rows
+    base = step.parameters
     for index in np.ndindex(base.shape):
         moved = base.copy()
         moved[index] += 1e-5

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import latensor as lt
-from latensor.decomposition.auto.core_fit import CoreFit
-from latensor.decomposition.auto.start_search import NoiseFloor
-from latensor.decomposition.optimize.alternating import Sweeps
+from latensor.decomposition.auto.core import Core, Fit, NoiseFloor
+from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.problem import ContractibleProblem, DenseProblem
+from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.subspace.compression import Compression, compress_dense, unfolding
 from latensor.decomposition.subspace.sharpening import Directions, narrowed, sharpened, visible
 from latensor.tensors.dense import DenseTensor
@@ -161,23 +161,23 @@ def test_the_floor_of_a_core_with_spare_directions_is_higher():
     assert NoiseFloor(shape, 1.0, sharp=True).level(core, 6) < blunt
 
 
-def test_entangled_components_are_replanted():
-    """A fit with two components merged and one to spare is below the level after replanting."""
+def test_misplaced_components_are_replaced():
+    """A fit with two components merged and one to spare comes down to the level of the noise."""
     tensor, factors = buried(3, d=80, rank=8, noise=0.1, weakest=0.3)
     wide, _ = compressed(tensor, 8)
     narrow = sharpened(DenseProblem(tensor), wide, 8, np.random.default_rng(0))
     variance = narrow.base / (tensor.size - narrow.core.size)
     floor = NoiseFloor(tensor.shape, variance, sharp=True)
     monitor = Monitor(float(np.sum(tensor**2)), base=narrow.base)
-    fit = CoreFit(narrow.core, 8, np.random.default_rng(1), monitor, lambda p: None, floor, 1e-7)
+    core = Core(narrow, 8, np.random.default_rng(1), monitor, lambda f: None, 1e-7, floor)
     inside = [np.ascontiguousarray(f.T @ u.T) for f, u in zip(factors, narrow.bases, strict=True)]
     for rows in inside:
         rows[6] = rows[7] = 0.5 * (rows[6] + rows[7])
         rows[5] = rows[4]
-    level = floor.level(narrow.core.shape, 8)
-    stuck = fit.sweeps.start(inside)
-    assert stuck.loss > level
-    assert fit._replanted(stuck, level).loss <= level
+    stuck = Fit(tuple(inside), Sweeps(core.problem).start(inside).loss)
+    assert not core.accepts(stuck)
+    *_, best = improved(core, stuck, thorough=True)
+    assert core.accepts(best)
 
 
 @pytest.mark.parametrize(

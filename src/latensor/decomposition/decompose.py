@@ -8,24 +8,47 @@ from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
 
-from latensor.arrays import RandomState, generator, one_blas_thread, to_host
+from latensor.arrays import RandomState, generator, one_blas_thread
+from latensor.decomposition.algorithms.als import AlternatingLeastSquares
+from latensor.decomposition.algorithms.gauss_newton import GaussNewton
+from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
+from latensor.decomposition.algorithms.joint_diagonalization import JointDiagonalization
+from latensor.decomposition.algorithms.power_method import PowerMethod
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
+from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
+from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.constraints import Constraint
 from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside_constraints
 from latensor.decomposition.gradients import with_cp_gradient
-from latensor.decomposition.optimize.iteration import Callback
+from latensor.decomposition.optimize.iteration import Callback, Progress
+from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, origin_of
-from latensor.decomposition.setup import UnscaledTensorError, as_cp, as_tensor, refuse_rank
+from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
+from latensor.decomposition.setup import as_cp, as_tensor, check_rank, check_ridge
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
-from latensor.tensors.dense import DenseTensor
 
 # Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
 _ONE_THREAD = 1 << 21
+
+ALGORITHMS: dict[str, Any] = {
+    "auto": Automatic,
+    "als": AlternatingLeastSquares,
+    "gauss_newton": GaussNewton,
+    "jennrich": SimultaneousDiagonalization,
+    "simultaneous_diagonalization": SimultaneousDiagonalization,
+    "joint_diagonalization": JointDiagonalization,
+    "power_method": PowerMethod,
+    "shared_factor": SharedFactor,
+    "symmetric_als": SymmetricLeastSquares,
+    "symmetric_spectral": SymmetricSpectral,
+}
+# Algorithms that can give nothing but one factor for all modes.
+_SYMMETRIC = (SharedFactor, SymmetricLeastSquares, SymmetricSpectral, JointDiagonalization)
 
 
 @with_cp_gradient
@@ -36,7 +59,7 @@ def decompose(
     *,
     algorithm: Any = "auto",
     symmetric: bool | None = None,
-    nonnegative: bool = False,
+    nonnegative: bool | Sequence[int] = False,
     constraints: Mapping[int, Constraint] | None = None,
     sparsity: int | float | None = None,
     mask: object = None,
@@ -46,36 +69,40 @@ def decompose(
     tol: float | None = None,
     target: float | None = None,
     max_iter: int | None = None,
-    random_state: RandomState = None,
+    random_state: RandomState = 0,
     callback: Callback | None = None,
     progress: bool = False,
 ) -> Decomposition:
     """The best sum of `rank` outer products for a tensor (CP, CANDECOMP, PARAFAC; monograph 3.2).
 
-    The answer is the same for the same seed. All-zero, constant and rank-deficient tensors have
-    valid answers, with components of weight zero.
+    The answer is the same for the same seed, and scales with the tensor. All-zero, constant and
+    rank-deficient tensors have valid answers, with components of weight zero.
 
     Parameters
     ----------
     tensor : array of any library, or sparse, factored or implicit tensor, of any order
-    rank : int, at least 1; may exceed the dimensions. "auto" takes what `lt.select_rank` proposes,
-        which the result holds as `selection`
-    algorithm : "auto", or a settings object such as `AlternatingLeastSquares(ridge=0.1)`
+    rank : int, at least 1; may exceed the dimensions, but not the product of all but the
+        largest. "auto" takes what `lt.select_rank` proposes, which the result holds as
+        `selection`
+    algorithm : "auto", another name ("als", "gauss_newton", "jennrich", "power_method",
+        "joint_diagonalization", "symmetric_als", "symmetric_spectral", "shared_factor"), or a
+        settings object such as `AlternatingLeastSquares(ridge=0.1)`
     symmetric : bool, fit one factor that all modes share; the tensor must be symmetric
-    nonnegative : bool, keep every factor at or above zero
+    nonnegative : bool, keep every factor at or above zero; or the modes whose factors to keep so
     constraints : dict from modes to values of `lt.constraints`: `Unimodal()`, `Monotone()`,
         `Smooth(10.0)`, `Sparse(0.1)`, `Simplex()`, `Nonnegative()`. Columns satisfy them exactly
     sparsity : int or float, the number or fraction of entries of a sparse component that is fitted
         beside the CP tensor: gross errors, glitches, single events. The result holds it as `sparse`
     mask : array of truth values, True where an entry was observed; the others are not fitted, and
         may be NaN. For a SparseTensor a SparseTensor whose stored entries are the observed ones
-    init : CPTensor, Decomposition or pair (weights, factors) to start from; never changed
+    init : CPTensor, Decomposition, CP tensor of TensorLy or pyttb, or pair (weights, factors) to
+        start from; never changed
     fixed_modes : modes whose factors stay exactly as in `init`
     ridge : float, penalty on the squared norm of the factors
     tol : float, relative decrease of the squared residual that counts as progress
     target : float, stop as soon as the relative residual is known to be at most this
     max_iter : int, iterations recorded in the history
-    random_state : int, Generator or None
+    random_state : int, Generator or None for fresh randomness
     callback : called after every iteration with a state that has `iteration`, `residual` and
         `tensor`; may return True to stop
     progress : bool, show iteration and residual on the terminal, if there is one
@@ -87,29 +114,29 @@ def decompose(
     del sparsity  # `with_sparse_part` has taken it
     data = as_tensor(tensor)
     selection = select_rank_for(data, rank, mask, random_state) if isinstance(rank, str) else None
-    rank = refuse_rank(rank if selection is None else selection.rank)
+    rank = check_rank(rank if selection is None else selection.rank, data.shape)
+    check_ridge(ridge)
+    origin = origin_of(data, mask)
+    if mask is None:
+        data, scale = rescaled(data)
+    else:
+        observed: Any = observe(data, mask)
+        mask, scale = rescaled(observed)
     settings: dict[str, Any] = {
         "fixed_modes": tuple(fixed_modes) or None,
-        "ridge": ridge or None,
-        "nonnegative": nonnegative or None,
+        "ridge": scaled_ridge(ridge, scale, len(data.shape)) if ridge else None,
+        "nonnegative": _modes(nonnegative),
         "tol": tol,
         "target": target,
         "max_iter": max_iter,
     }
-    settings = {name: value for name, value in settings.items() if value is not None}
     if constraints:
         refuse_beside_constraints(algorithm, symmetric, ridge, fixed_modes)
         algorithm = ConstrainedFit(constraints)
-    if isinstance(algorithm, str):
-        if algorithm != "auto":
-            raise InvalidInputError(
-                f"algorithm={algorithm!r} must be 'auto' or a settings object of "
-                "latensor.decomposition, such as AlternatingLeastSquares()"
-            )
-        algorithm = SharedFactor() if symmetric else Automatic()
-    elif symmetric:
-        algorithm = SharedFactor(start=algorithm)
-    chosen = _configured(algorithm, settings)
+    chosen = _configured(_chosen(algorithm, symmetric), settings)
+    if init is not None and scale != 1.0:
+        weights, factors = as_cp(init, tuple(data.shape), rank)
+        init = CPTensor(weights / scale, factors)
     arguments = {"init": init, "mask": mask}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     for name in arguments:
@@ -117,21 +144,53 @@ def decompose(
     rng = generator(random_state)
     small = prod(data.shape) <= _ONE_THREAD
     with watched(callback, progress) as watcher, one_blas_thread(small):
-        try:
-            result: Decomposition = chosen(data, rank, rng, watcher, **arguments)
-        except UnscaledTensorError as error:
-            if init is not None:
-                weights, factors = as_cp(init, tuple(data.shape), rank)
-                arguments["init"] = CPTensor(weights / error.scale, factors)
-            smaller = DenseTensor(to_host(data.reference) / data.reference.dtype.type(error.scale))
-            result = chosen(smaller, rank, rng, watcher, **arguments)
-            cp = CPTensor(result.weights * error.scale, result.factors)
-            result = replace(result, tensor=cp)
-    return replace(result, origin=origin_of(data, mask), selection=selection)
+        told = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
+        result: Decomposition = chosen(data, rank, rng, told, **arguments)
+    return replace(restored(result, scale), origin=origin, selection=selection)
+
+
+def _modes(nonnegative: object) -> object:
+    """What `nonnegative` sets: None for nothing; modes as a tuple that settings can hold."""
+    if nonnegative is False:
+        return None
+    if isinstance(nonnegative, list | tuple | set | frozenset):
+        return tuple(nonnegative) or None
+    return nonnegative
+
+
+def _at_true_scale(callback: Callback, scale: float) -> Callback:
+    def told(state: Progress) -> Any:
+        return callback(replace(state, _assemble=lambda: restored_tensor(state.tensor, scale)))
+
+    return told
+
+
+def _chosen(algorithm: Any, symmetric: bool | None) -> Any:
+    """The algorithm that a name stands for, with or without symmetry as asked."""
+    if isinstance(algorithm, str):
+        if algorithm not in ALGORITHMS:
+            raise InvalidInputError(
+                f"algorithm={algorithm!r} must be one of {', '.join(ALGORITHMS)}, or a settings "
+                "object of latensor.decomposition, such as AlternatingLeastSquares()"
+            )
+        if algorithm == "auto" and symmetric:
+            return SharedFactor()
+        algorithm = ALGORITHMS[algorithm]()
+    if symmetric:
+        return algorithm if isinstance(algorithm, SharedFactor) else SharedFactor(start=algorithm)
+    if symmetric is False and isinstance(algorithm, _SYMMETRIC):
+        raise InvalidInputError(
+            f"symmetric=False, but {type(algorithm).__name__} gives one factor for all modes: "
+            "use algorithm='auto'"
+        )
+    if symmetric is False and hasattr(algorithm, "symmetric"):
+        return replace(algorithm, symmetric=False)
+    return algorithm
 
 
 def _configured(algorithm: Any, settings: dict[str, Any]) -> Any:
     """The algorithm with the caller's settings in place of its own."""
+    settings = {name: value for name, value in settings.items() if value is not None}
     known = {f.name for f in fields(algorithm)} if is_dataclass(algorithm) else set()
     for name in settings:
         if name not in known:

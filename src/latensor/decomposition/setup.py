@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.gradients import detached
 from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.problem import (
+    CompleteProblem,
     ContractibleProblem,
     DenseProblem,
-    Problem,
     widened,
 )
 from latensor.decomposition.result import Decomposition, Status
@@ -23,23 +24,7 @@ from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
-
-# Squared norms beyond which products of factors and entries leave the range of the dtype.
-_LARGEST_DOUBLE = 1e120
-_LARGEST_SINGLE = 1e24
-
-
-class UnscaledTensorError(InvalidInputError):
-    """A tensor too large or too small for its dtype; `decompose` rescales it and goes on."""
-
-    def __init__(self, array: Array) -> None:
-        with np.errstate(under="ignore"):
-            exponent = np.frexp(float(np.abs(array).max()))[1]
-        self.scale = float(np.ldexp(1.0, int(exponent)))
-        super().__init__(
-            f"tensor has entries up to {self.scale:.0e}, whose products leave the range of "
-            f"{array.dtype}: divide it by that, and multiply the weights"
-        )
+from latensor.tensors.interoperability import from_pyttb
 
 
 def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
@@ -55,20 +40,16 @@ def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
     return data
 
 
-def as_problem(tensor: Contractible) -> Problem:
-    """A tensor as a problem; NumPy arrays take the fast path. NaN and infinity are refused."""
+def as_problem(tensor: Contractible) -> CompleteProblem:
+    """A tensor as a problem; NumPy arrays take the fast path. NaN and infinity are refused.
+
+    The scale of the tensor is taken as it is: `decompose` has seen to that.
+    """
     if isinstance(tensor, DenseTensor) and is_numpy(tensor.array):
-        problem: Problem = DenseProblem(np.ascontiguousarray(tensor.array))
-        with np.errstate(over="ignore"):
-            total = problem.squared_norm
+        total = tensor.squared_norm
         if not np.isfinite(total):
             refuse_nonfinite(tensor.array, "tensor")
-        largest = _LARGEST_SINGLE if problem.epsilon > 1e-10 else _LARGEST_DOUBLE
-        if total > largest or 0.0 < total < 1.0 / largest:
-            raise UnscaledTensorError(tensor.array)
-        if total == 0.0 and tensor.array.any():
-            raise UnscaledTensorError(tensor.array)
-        return problem
+        return DenseProblem(np.ascontiguousarray(tensor.array), total)
     return ContractibleProblem(tensor)
 
 
@@ -77,6 +58,42 @@ def refuse_rank(rank: object) -> int:
     if isinstance(rank, bool) or not isinstance(rank, int | np.integer) or rank < 1:
         raise InvalidInputError(f"rank={rank!r} must be an integer of at least 1")
     return int(rank)
+
+
+def check_rank(rank: object, shape: Sequence[int]) -> int:
+    """`rank` as an integer of at least one, and at most what any tensor of this shape needs.
+
+    Every tensor is a sum of as many outer products as the product of all dimensions but the
+    largest: one for each fibre of the longest mode.
+    """
+    number = refuse_rank(rank)
+    bound = prod(shape) // max(shape)
+    if number > bound:
+        raise InvalidInputError(
+            f"rank={number} is above {bound}, the product of all dimensions of shape "
+            f"{tuple(shape)} but the largest, with which every such tensor is met exactly: "
+            "lower rank"
+        )
+    return number
+
+
+def nonnegative_modes(nonnegative: object, order: int) -> tuple[int, ...]:
+    """The modes whose factors may not be negative: all for True, none for False, or those given."""
+    if isinstance(nonnegative, bool | np.bool_):
+        return tuple(range(order)) if nonnegative else ()
+    if not isinstance(nonnegative, Sequence | set | frozenset) or isinstance(nonnegative, str):
+        raise InvalidInputError(
+            f"nonnegative={nonnegative!r} must be True, False or a sequence of modes such as (0, 2)"
+        )
+    return tuple(sorted({check_mode(mode, order, "nonnegative") for mode in nonnegative}))
+
+
+def check_ridge(ridge: object) -> None:
+    """Refuse a penalty that is no number of at least zero."""
+    if isinstance(ridge, bool) or not isinstance(ridge, int | float | np.number):
+        raise InvalidInputError(f"ridge={ridge!r} must be a number of at least 0")
+    if not 0 <= float(ridge) < np.inf:
+        raise InvalidInputError(f"ridge={ridge!r} must be a number of at least 0")
 
 
 def check_limits(tol: float, target: float | None, max_iter: int | None) -> None:
@@ -92,16 +109,21 @@ def check_limits(tol: float, target: float | None, max_iter: int | None) -> None
 
 
 def as_cp(init: object, shape: tuple[int, ...], rank: int, name: str = "init") -> CPTensor:
-    """A CPTensor from one, from a Decomposition or from a (weights, factors) pair that fits."""
-    if hasattr(init, "weights") and hasattr(init, "factors"):
-        weights, given = init.weights, init.factors
-    elif isinstance(init, list | tuple) and len(init) == 2 and isinstance(init[1], list | tuple):
-        weights, given = init
+    """A CPTensor from one, from a Decomposition, a TensorLy or pyttb object or a pair that fits."""
+    origin = type(init).__module__.split(".")[0]
+    given: Any = init
+    if origin == "pyttb":
+        given = from_pyttb(init)
+    if hasattr(given, "weights") and hasattr(given, "factors"):
+        weights, factors = given.weights, given.factors
+    elif isinstance(given, list | tuple) and len(given) == 2 and isinstance(given[1], list | tuple):
+        weights, factors = given
     else:
         raise InvalidInputError(
-            f"{name} must be a CPTensor or a pair (weights, factors), not {type(init).__name__}"
+            f"{name} must be a CPTensor, a Decomposition, a CP tensor of TensorLy or pyttb, or a "
+            f"pair (weights, factors), not {type(init).__name__}"
         )
-    cp = CPTensor(weights, tuple(given))
+    cp = CPTensor(weights, tuple(factors))
     if cp.shape != shape or cp.rank != rank:
         raise InvalidInputError(
             f"{name} has shape {cp.shape} and rank {cp.rank}, "

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import RandomState, check_positive_int, generator, to_host
+from latensor.arrays import RandomState, check_positive_int, generator
 from latensor.decomposition.progress import watched
-from latensor.decomposition.setup import UnscaledTensorError, as_tensor
+from latensor.decomposition.scale import rescaled
+from latensor.decomposition.setup import as_tensor
 from latensor.diagnostics.findings import plain
 from latensor.diagnostics.rank_evidence import Examination, RankEvidence
 from latensor.diagnostics.rank_held_out import HeldOutExamination, explained
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
-from latensor.tensors.dense import DenseTensor
 
 # Ranks tried unless told; in larger tensors, how many in a row may explain no more than noise.
 _MAX_RANK = 15
@@ -238,12 +238,8 @@ def _examined(
     data: Contractible, last: int, n_splits: int, rng: np.random.Generator
 ) -> tuple[Examination, float]:
     """The examination of a tensor, and what its entries were divided by to stay in range."""
-    try:
-        return Examination(data, last, n_splits, rng), 1.0
-    except UnscaledTensorError as error:
-        # The scale is a power of two: nothing but the exponents of the entries changes.
-        smaller = DenseTensor(to_host(data.reference) / data.reference.dtype.type(error.scale))
-        return Examination(smaller, last, n_splits, rng), error.scale
+    smaller, scale = rescaled(data)
+    return Examination(smaller, last, n_splits, rng), scale
 
 
 def _rescaled(row: RankEvidence, scale: float) -> RankEvidence:

@@ -15,7 +15,7 @@ from latensor.arrays import Array, is_numpy, like, machine_epsilon, to_host
 from latensor.decomposition.algorithms.als import compress
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.problem import CompleteProblem
 from latensor.decomposition.setup import as_problem
 from latensor.decomposition.subspace.compression import LARGEST_CORE, Compression, compressed_shape
 from latensor.diagnostics.components import components_of
@@ -110,7 +110,7 @@ class Examination:
             self.halves = self._all_halves(problem, n_splits, rng)
 
     def _all_halves(
-        self, problem: Problem, n_splits: int, rng: np.random.Generator
+        self, problem: CompleteProblem, n_splits: int, rng: np.random.Generator
     ) -> list[tuple[int, Array, Array]]:
         """Splits of the modes in turn, the longest first: noise that is smooth along one mode
         looks alike in both halves of it, but not in halves of another.
@@ -122,7 +122,7 @@ class Examination:
         return [self._halved(problem, modes[i % len(modes)], rng) for i in range(n_splits)]
 
     def _halved(
-        self, problem: Problem, mode: int, rng: np.random.Generator
+        self, problem: CompleteProblem, mode: int, rng: np.random.Generator
     ) -> tuple[int, Array, Array]:
         """Cores of two random halves of the slices of one mode, in the bases of the whole.
 

@@ -30,6 +30,8 @@ from latensor.tensors.operands import check_factors, check_operands
 
 # Below this many trailing entries a batched product is slower than one product after a copy.
 _SHORT_TAIL = 8
+# Entries that are widened to double precision at a time.
+_BLOCK = 1 << 16
 
 
 class DenseTensor:
@@ -92,6 +94,22 @@ class DenseTensor:
             part = sum_front(xp, part, self.shape[mode], rows[:mode])
         result = xp.permute_dims(part, (1, 0))
         return check_finite(result, **{self._name: self.array, "factors": given})
+
+    @cached_property
+    def squared_norm(self) -> float:
+        """The squared Frobenius norm in double precision; inf or 0 where squares leave its range.
+
+        Entries that are not finite make it inf or NaN; `norm` refuses them.
+        """
+        flat = to_host(self._flat)
+        wide = np.complex128 if flat.dtype.kind == "c" else np.float64
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+            if flat.dtype == wide:
+                return float(np.vdot(flat, flat).real)
+            parts = (
+                flat[start : start + _BLOCK].astype(wide) for start in range(0, flat.size, _BLOCK)
+            )
+            return float(sum(np.vdot(part, part).real for part in parts))
 
     def norm(self) -> Any:
         """The Frobenius norm."""

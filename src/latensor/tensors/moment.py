@@ -90,6 +90,16 @@ class MomentTensor(FactoredTensor):
         return self._all_weights
 
     @property
+    def views(self) -> tuple[Any, ...]:
+        """The (n, d) samples of every mode; one object where modes share them."""
+        return self._views
+
+    @property
+    def weights(self) -> Array:
+        """The (n,) weights of the samples."""
+        return self._all_weights
+
+    @property
     def n_terms(self) -> int:
         """The number of samples."""
         return int(self._views[0].shape[0])

@@ -9,20 +9,29 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
-from latensor.decomposition.optimize.alternating import Sweeps, balanced
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.optimize.masked import MaskedSweeps, Observed, observe
-from latensor.decomposition.optimize.nonnegative import nonnegative_part, nonnegative_rows
-from latensor.decomposition.optimize.problem import DenseProblem, Problem
+from latensor.decomposition.optimize.iteration import (
+    CONVERGED_STEPS,
+    Callback,
+    Monitor,
+    StoppingRule,
+    iterate,
+)
+from latensor.decomposition.optimize.levenberg_marquardt import promised_gain
+from latensor.decomposition.optimize.masked import Observed, observe, refuse_too_few_entries
+from latensor.decomposition.optimize.nonnegative import nonnegative_part
+from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, Problem
 from latensor.decomposition.optimize.starts import leading_start, random_start
-from latensor.decomposition.result import Decomposition
+from latensor.decomposition.optimize.sweeps import Sweeps, balanced
+from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
     assembler,
     check_fixed_modes,
     check_limits,
+    check_ridge,
     finish,
+    nonnegative_modes,
     refuse_rank,
     starting_factors,
 )
@@ -51,7 +60,7 @@ class AlternatingLeastSquares:
     ----------
     ridge : float, weight of the penalty |A_n|^2 of every factor, as the monograph's regularized
         ALS has it
-    nonnegative : bool, keep every entry of every factor at or above zero
+    nonnegative : bool, or modes such as (0, 2): keep the entries of these factors at or above zero
     fixed_modes : modes whose factors stay exactly as `init` has them
     extrapolate : bool, start each sweep ahead in the direction of the last change; a sweep that
         does not lower the residual is undone, so that the residual still never rises
@@ -63,7 +72,7 @@ class AlternatingLeastSquares:
     """
 
     ridge: float = 0.0
-    nonnegative: bool = False
+    nonnegative: bool | tuple[int, ...] = False
     fixed_modes: tuple[int, ...] = ()
     extrapolate: bool = True
     start: str = "leading"
@@ -73,8 +82,7 @@ class AlternatingLeastSquares:
 
     def __post_init__(self) -> None:
         check_limits(self.tol, self.target, self.max_iter)
-        if not self.ridge >= 0:
-            raise InvalidInputError(f"ridge={self.ridge!r} must be a number of at least 0")
+        check_ridge(self.ridge)
         if self.start not in _STARTS:
             raise InvalidInputError(f"start={self.start!r} must be one of {_STARTS}")
 
@@ -92,45 +100,45 @@ class AlternatingLeastSquares:
         rank = refuse_rank(rank)
         data = as_tensor(tensor)
         observed = None if mask is None else observe(data, mask)
-        problem = as_problem(data) if observed is None else observed.values
-        self._refuse_complex(data, observed)
+        problem: Problem = as_problem(data) if observed is None else observed
         order = len(problem.shape)
+        nonnegative = nonnegative_modes(self.nonnegative, order)
+        if nonnegative and is_complex(data.reference):
+            raise InvalidInputError("nonnegative needs a real tensor, but this one is complex")
         fixed = check_fixed_modes(self.fixed_modes, order, init)
         free = tuple(mode for mode in range(order) if mode not in fixed)
+        if observed is not None and not self.ridge:
+            refuse_too_few_entries(observed, rank, fixed)
         if init is None:
-            factors = self._start(data, problem, rank, rng, observed is None)
+            factors = self._start(data, problem, rank, rng)
         else:
             factors = starting_factors(init, problem.shape, rank, free[-1])
-        if self.nonnegative:
-            factors = _nonnegative_start(factors, fixed, init is not None)
+        factors = _nonnegative_start(factors, nonnegative, fixed, init is not None)
         if not fixed:
             factors = balanced(factors)
-        sweeps = self._sweeps(problem, observed, free)
+        sweeps = Sweeps(problem, free, self.ridge, nonnegative)
         factors = tuple(problem.native(f) for f in factors)
         monitor = Monitor(problem.squared_norm, self.target, self.max_iter, callback)
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
-        rule = StoppingRule(self.tol, self.max_iter, 3, floor)
         step = sweeps.extrapolated if self.extrapolate else sweeps.sweep
         assemble = assembler(data.reference, fixed)
-        point, status = iterate(step, sweeps.start(factors), rule, monitor, assemble)
+        point, status = sweeps.start(factors), Status.MAX_ITER
+        patience = 3
+        while monitor.ended is None:
+            rule = StoppingRule(self.tol, self.max_iter, patience, floor)
+            point, status = iterate(step, point, rule, monitor, assemble)
+            if nonnegative or point.loss <= floor or monitor.ended is not None:
+                break
+            # Sweeps in a swamp are slow long before the end: only the Gauss-Newton model knows.
+            gain = promised_gain(problem, point.factors, self.ridge, fixed)
+            if gain <= max(CONVERGED_STEPS * self.tol * point.loss, floor):
+                break
+            patience = 2 * patience
         loss = point.loss
         if self.ridge:
             loss -= self.ridge * sum(float(np.linalg.norm(to_host(f))) ** 2 for f in point.factors)
         residual = monitor.relative(loss)
         return finish(data.reference, point.factors, residual, status, monitor, fixed)
-
-    def _refuse_complex(self, data: Contractible, observed: Observed | None) -> None:
-        if is_complex(data.reference) and (self.nonnegative or observed is not None):
-            what = "nonnegative=True" if self.nonnegative else "mask"
-            raise InvalidInputError(f"{what} needs a real tensor, but this one is complex")
-
-    def _sweeps(
-        self, problem: Problem, observed: Observed | None, free: tuple[int, ...]
-    ) -> Sweeps | MaskedSweeps:
-        if observed is not None:
-            return MaskedSweeps(observed, free, self.ridge, self.nonnegative)
-        update = nonnegative_rows if self.nonnegative else None
-        return Sweeps(problem, free, self.ridge, update)
 
     def _start(
         self,
@@ -138,11 +146,11 @@ class AlternatingLeastSquares:
         problem: Problem,
         rank: int,
         rng: np.random.Generator,
-        complete: bool,
     ) -> Sequence[Array]:
         shape = compressed_shape(problem.shape, rank)
+        complete = not isinstance(problem, Observed)
         if self.start == "leading" and complete and prod(shape) <= LARGEST_CORE:
-            compression = compress(data, problem, rank, rng)
+            compression = compress(data, as_problem(data), rank, rng)
             return compression.expand(leading_start(compression.core, rank, rng))
         return random_factors(rng, problem.shape, rank, data.reference)
 
@@ -155,7 +163,7 @@ def random_factors(
 
 
 def compress(
-    data: Contractible, problem: Problem, rank: int, rng: np.random.Generator
+    data: Contractible, problem: CompleteProblem, rank: int, rng: np.random.Generator
 ) -> Compression:
     """A tensor of any kind compressed to a core on the host."""
     if isinstance(problem, DenseProblem):
@@ -164,15 +172,17 @@ def compress(
 
 
 def _nonnegative_start(
-    factors: Sequence[Array], fixed: Sequence[int], given: bool
+    factors: Sequence[Array], modes: Sequence[int], fixed: Sequence[int], given: bool
 ) -> Sequence[Array]:
     """Starting factors without negative entries; what the caller gave is only refused or kept."""
+    if not modes:
+        return factors
     if not given:
-        return nonnegative_part(factors)
-    for mode, factor in enumerate(factors):
-        if mode in fixed and (factor < 0).any():
+        return nonnegative_part(factors, modes)
+    for mode in modes:
+        if mode in fixed and (factors[mode] < 0).any():
             raise InvalidInputError(
                 f"init.factors[{mode}] has negative entries, but mode {mode} is fixed and "
-                "nonnegative=True"
+                "nonnegative"
             )
-    return [f if mode in fixed else np.maximum(f, 0.0) for mode, f in enumerate(factors)]
+    return [np.maximum(f, 0.0) if mode in modes else f for mode, f in enumerate(factors)]

@@ -6,16 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latensor.arrays import is_complex
-from latensor.decomposition.optimize.alternating import Sweeps, balanced
+from latensor.decomposition.algorithms.als import random_factors
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.optimize.levenberg_marquardt import NewtonSteps
-from latensor.decomposition.optimize.starts import random_start
+from latensor.decomposition.optimize.levenberg_marquardt import (
+    FreeFactors,
+    LevenbergMarquardt,
+)
+from latensor.decomposition.optimize.sweeps import Sweeps, balanced
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
-    assembler,
+    assemble,
     check_limits,
     finish,
     refuse_rank,
@@ -33,12 +35,13 @@ class GaussNewton:
     Each step solves (J'J + damping) x = -gradient by conjugate gradients, preconditioned by the
     blocks of single factors; J'J is applied through the Grams of the factors, so that a step
     costs about as many contractions of the tensor as two sweeps of alternating least squares, and
-    near the optimum is worth dozens of them. Real tensors of order 2 or more.
+    near the optimum is worth dozens of them. Tensors of order 2 or more.
 
     Parameters
     ----------
     max_inner : int, conjugate-gradient steps per Gauss-Newton step
-    tol : float, stop when the squared residual falls by less than this share, twice in a row
+    tol : float, stop when no step promises to lower the squared residual by this fraction, or two
+        steps in a row have not
     target : float, stop as soon as the relative residual is at most this
     max_iter : int, accepted steps
     """
@@ -66,18 +69,13 @@ class GaussNewton:
         """
         rank = refuse_rank(rank)
         data = as_tensor(tensor)
-        if is_complex(data.reference):
-            raise InvalidInputError(
-                "tensor is complex, which GaussNewton does not serve: "
-                "use algorithm='auto' or AlternatingLeastSquares"
-            )
         problem = as_problem(data)
         if len(problem.shape) < 2:
             raise InvalidInputError(
                 "tensor has order 1, but GaussNewton needs order 2 or more: use algorithm='auto'"
             )
         if init is None:
-            factors = random_start(problem.shape, rank, rng)
+            factors = random_factors(rng, problem.shape, rank, data.reference)
             sweeps = Sweeps(problem)
             begun = sweeps.start([problem.native(f) for f in factors])
             for _ in range(_SWEEPS_FIRST):
@@ -86,10 +84,16 @@ class GaussNewton:
         else:
             factors = starting_factors(init, problem.shape, rank, len(problem.shape) - 1)
         monitor = Monitor(problem.squared_norm, self.target, self.max_iter, callback)
-        newton = NewtonSteps(problem, self.max_inner)
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
+        model = FreeFactors(problem)
+        steps = LevenbergMarquardt(model, self.tol, floor=floor, max_inner=self.max_inner)
         rule = StoppingRule(self.tol, self.max_iter, 2, floor)
         point, status = iterate(
-            newton.step, newton.start(factors), rule, monitor, assembler(data.reference)
+            steps.step,
+            steps.start(model.stack(factors)),
+            rule,
+            monitor,
+            lambda p: assemble(data.reference, model.factors(p.parameters)),
         )
-        return finish(data.reference, point.factors, monitor.relative(point.loss), status, monitor)
+        residual = monitor.relative(point.loss)
+        return finish(data.reference, model.factors(point.parameters), residual, status, monitor)

@@ -14,10 +14,10 @@ import numpy as np
 from latensor.arrays import check_positive_int, machine_epsilon
 from latensor.decomposition.algorithms.pencils import separate
 from latensor.decomposition.algorithms.symmetric import refuse_nonfinite_tensor, relative_residual
-from latensor.decomposition.optimize.alternating import Point, Sweeps
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.starts import rank_one_rows
+from latensor.decomposition.optimize.sweeps import Point, Sweeps
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import assemble, refuse_rank
 from latensor.decomposition.subspace.core import Core, core_of

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, is_numpy, to_host
+from latensor.arrays import Array, to_host
 from latensor.decomposition.algorithms.symmetric import (
     relative_residual,
     symmetric_cp,
     symmetric_tensor,
 )
 from latensor.decomposition.auto.automatic import Automatic
+from latensor.decomposition.auto.core import EXACT
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.solves import pseudo_inverse
-from latensor.decomposition.result import Decomposition
+from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import as_cp, as_problem, check_limits, refuse_rank
 from latensor.tensors.cp import CPTensor
 
-_ATTEMPTS = 8
-_INNER_TOLERANCE = 1e-2
 _TRIAL_TOL = 1e-6
 _TRIAL_STEPS = 100
-# Relative loss that no local minimum reaches, and relative distance of equal minima.
-_EXACT = 1e-18
+# Relative distance of equal minima.
 _AGREEMENT = 1e-4
 
 
@@ -78,41 +78,67 @@ class SharedFactor:
             free = (self.start or Automatic())(data, rank, rng).tensor
         else:
             free = as_cp(init, data.shape, rank)
-        steps = SharedSteps(problem, self.max_inner)
         monitor = Monitor(problem.squared_norm, self.target, self.max_iter, callback)
+        floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
+        begin = self._local(problem, shared_directions(free.factors), floor)
+        if init is None and rank > data.shape[0]:
+            starts = (self._random(problem, rank, rng, floor) for _ in range(self.n_restarts))
+            exact = max(floor, EXACT * problem.squared_norm)
+            begin = Multistart(_AGREEMENT, enough=exact).search(begin, starts).state
 
-        def assemble(point: SharedPoint) -> CPTensor:
+        def assemble(point: SharedFit) -> CPTensor:
             lengths = np.linalg.norm(point.rows, axis=1)
             units = point.rows / np.where(lengths > 0, lengths, 1.0)[:, None]
             return symmetric_cp(data.reference, point.signs * lengths**order, units.T, order)
 
-        floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
         rule = StoppingRule(self.tol, self.max_iter, 2, floor)
-        begin = steps.start(shared_directions(free.factors))
-        if init is None and rank > data.shape[0]:
-            begin = self._best_start(steps, begin, rng, floor)
-        point, status = iterate(steps.step, begin, rule, monitor, assemble)
+        point, status = self._descend(problem, begin, rule, monitor, assemble)
         model = assemble(point)
         history = np.array(monitor.history)
         residual = relative_residual(data, model)
         return Decomposition(model, residual, len(history), status, history)
 
-    def _best_start(
-        self, steps: SharedSteps, point: SharedPoint, rng: np.random.Generator, floor: float
-    ) -> SharedPoint:
-        rule = StoppingRule(_TRIAL_TOL, _TRIAL_STEPS, 2, floor)
-        best = iterate(steps.step, point, rule)[0]
-        for _ in range(self.n_restarts):
-            if best.loss <= max(floor, _EXACT * steps.problem.squared_norm):
-                break
-            start = rng.standard_normal(best.rows.shape)
-            start /= np.linalg.norm(start, axis=1, keepdims=True)
-            other = iterate(steps.step, steps.start(start), rule)[0]
-            agree = abs(other.loss - best.loss) <= _AGREEMENT * best.loss
-            best = min(best, other, key=lambda p: p.loss)
-            if agree:
-                break
-        return best
+    def _local(self, problem: Problem, directions: Array, floor: float) -> SharedFit:
+        """A start after as many steps as it takes to compare it with others."""
+        model, rows = shared_start(problem, directions)
+        start = SharedFit(rows, model.signs, model.evaluate(rows)[1])
+        if len(rows) <= rows.shape[1]:
+            return start
+        return self._descend(problem, start, StoppingRule(_TRIAL_TOL, _TRIAL_STEPS, 2, floor))[0]
+
+    def _random(
+        self, problem: Problem, rank: int, rng: np.random.Generator, floor: float
+    ) -> SharedFit:
+        drawn = rng.standard_normal((rank, problem.shape[0]))
+        return self._local(problem, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), floor)
+
+    def _descend(
+        self,
+        problem: Problem,
+        fit: SharedFit,
+        rule: StoppingRule,
+        monitor: Monitor | None = None,
+        assemble: Any = None,
+    ) -> tuple[SharedFit, Status]:
+        steps = LevenbergMarquardt(
+            SharedRows(problem, fit.signs), rule.tol, floor=rule.floor, max_inner=self.max_inner
+        )
+
+        def as_fit(point: Any) -> SharedFit:
+            return SharedFit(point.parameters, fit.signs, point.loss)
+
+        give = None if assemble is None else lambda point: assemble(as_fit(point))
+        point, status = iterate(steps.step, steps.start(fit.rows), rule, monitor, give)
+        return as_fit(point), status
+
+
+@dataclass(frozen=True)
+class SharedFit:
+    """Rows x_j (rank, d), the signs of their components, and the loss."""
+
+    rows: Array
+    signs: Array
+    loss: float
 
 
 def shared_directions(factors: Sequence[Array]) -> Array:
@@ -127,108 +153,11 @@ def shared_directions(factors: Sequence[Array]) -> Array:
     return np.ascontiguousarray(right[:, 0, :])
 
 
-@dataclass(frozen=True)
-class SharedPoint:
-    """Rows x_j (rank, d), the signs of their components, the loss and the next damping."""
-
-    rows: Array
-    signs: Array
-    loss: float
-    images: Array
-    damping: float = -1.0
-    growth: float = 2.0
-
-
-@dataclass(frozen=True)
-class SharedSteps:
-    """Levenberg-Marquardt steps on the one factor of sum_j s_j x_j^(x)p.
-
-    With g = x_i'x_j, J'J x = p (s_i s_j g^(p-1)) x + p (p-1) (s_i s_j g^(p-2) o (X x')) X in rows;
-    the gradient is p times the same first matrix times X minus s_j T(I, x_j, ..., x_j).
-    """
-
-    problem: Problem
-    max_inner: int = 100
-
-    def start(self, directions: Array) -> SharedPoint:
-        """Unit rows scaled to the best weights for them."""
-        order = len(self.problem.shape)
-        gram = (directions @ directions.T) ** order
-        images = self._images(directions)
-        weights = pseudo_inverse(gram) @ np.einsum("ij,ij->i", images, directions)
-        rows = directions * (np.abs(weights) ** (1.0 / order))[:, None]
-        return self._evaluate(rows, np.where(weights < 0, -1.0, 1.0))
-
-    def _images(self, rows: Array) -> Array:
-        image = self.problem.products([rows] * len(self.problem.shape)).mttkrp(0)
-        return image if is_numpy(image) else np.asarray(to_host(image), dtype=np.float64)
-
-    def _evaluate(self, rows: Array, signs: Array) -> SharedPoint:
-        order = len(self.problem.shape)
-        images = self._images(rows)
-        total = self.problem.squared_norm
-        model = (rows @ rows.T) ** order * np.outer(signs, signs)
-        inner = float(signs @ np.einsum("ij,ij->i", images, rows))
-        loss = total - 2.0 * inner + float(model.sum())
-        if loss < 1e-9 * total:
-            factors = [
-                self.problem.native(f) for f in (rows * signs[:, None], *[rows] * (order - 1))
-            ]
-            explicit = self.problem.explicit_loss(factors)
-            loss = max(loss, 0.0) if explicit is None else explicit
-        return SharedPoint(rows, signs, loss, images)
-
-    def step(self, point: SharedPoint) -> SharedPoint:
-        """One accepted step, or the same rows where no damping lowers the loss."""
-        order = len(self.problem.shape)
-        rows, signs = point.rows, point.signs
-        gram = rows @ rows.T
-        pairs = np.outer(signs, signs)
-        outer = pairs * gram ** (order - 1)
-        inner = (order - 1) * pairs * gram ** (order - 2)
-        gradient = outer @ rows - signs[:, None] * point.images
-        scale = float(np.mean(np.abs(outer.diagonal())))
-        damping = 1e-3 * scale if point.damping < 0 else point.damping
-        growth = point.growth
-        if not gradient.any():
-            return point
-        for _ in range(_ATTEMPTS):
-            move = self._solve(rows, outer, inner, gradient, damping)
-            trial = self._evaluate(rows + move, signs)
-            predicted = damping * float(np.vdot(move, move)) - float(np.vdot(move, gradient))
-            actual = point.loss - trial.loss
-            if actual > 0:
-                ratio = min(actual / max(order * predicted, 1e-300), 2.0)
-                damping *= max(1.0 / 3.0, 1.0 - (2.0 * ratio - 1.0) ** 3)
-                return replace(trial, damping=max(damping, 1e-15 * scale))
-            damping *= growth
-            growth *= 2.0
-        return replace(point, damping=damping, growth=growth)
-
-    def _solve(
-        self, rows: Array, outer: Array, inner: Array, gradient: Array, damping: float
-    ) -> Array:
-        """Conjugate gradients on (J'J / p + damping) x = -gradient / p."""
-        block = np.linalg.inv(outer + damping * np.eye(len(outer)))
-        x = np.zeros_like(gradient)
-        residual = -gradient
-        direction = block @ residual
-        energy = float(np.vdot(residual, direction))
-        enough = _INNER_TOLERANCE**2 * float(np.vdot(residual, residual))
-        for _ in range(self.max_inner):
-            if energy <= 0.0:
-                break
-            product = outer @ direction + (inner * (rows @ direction.T)) @ rows
-            product += damping * direction
-            curvature = float(np.vdot(direction, product))
-            if curvature <= 0.0:
-                break
-            x += (energy / curvature) * direction
-            residual -= (energy / curvature) * product
-            if np.vdot(residual, residual) <= enough:
-                break
-            conditioned = block @ residual
-            fresh = float(np.vdot(residual, conditioned))
-            direction = conditioned + (fresh / energy) * direction
-            energy = fresh
-        return x
+def shared_start(problem: Problem, directions: Array) -> tuple[SharedRows, Array]:
+    """Unit rows (rank, d) scaled to the best weights for them, and the model with their signs."""
+    order = len(problem.shape)
+    images = SharedRows(problem, np.ones(len(directions))).images(directions)
+    gram = (directions @ directions.T) ** order
+    weights = pseudo_inverse(gram) @ np.einsum("ij,ij->i", images, directions)
+    model = SharedRows(problem, np.where(weights < 0, -1.0, 1.0))
+    return model, directions * (np.abs(weights) ** (1.0 / order))[:, None]

@@ -1,40 +1,48 @@
-"""`algorithm="auto"`: compress, start algebraically, fit the core, finish on the whole tensor."""
+"""`algorithm="auto"`: the pipeline for free fits, and its answer as the start of all others."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 import numpy as np
 
-from latensor.arrays import Array, to_host
-from latensor.decomposition.algorithms.als import AlternatingLeastSquares
-from latensor.decomposition.auto.pipeline import StagedFit
-from latensor.decomposition.optimize.alternating import balanced
+from latensor.arrays import Array, is_complex, to_host
+from latensor.decomposition.auto.constrained import Constraints, fit_constrained
+from latensor.decomposition.auto.core import EXACT, Fit
+from latensor.decomposition.auto.observed import observed_starts
+from latensor.decomposition.auto.pipeline import Task, run
 from latensor.decomposition.optimize.iteration import Callback, Monitor
-from latensor.decomposition.optimize.masked import Observed, annealed, filled, observe
+from latensor.decomposition.optimize.masked import Observed, observe, refuse_too_few_entries
+from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
-from latensor.decomposition.optimize.starts import random_start
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.sweeps import balanced, row_norms
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
+    assemble,
     check_fixed_modes,
     check_limits,
+    check_ridge,
     finish,
+    nonnegative_modes,
     refuse_rank,
     starting_factors,
 )
+from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
 
-# Other starts of a masked fit, tried while the relative squared residual is above this.
-_MASKED_RESTARTS = 6
-_GOOD_START = 1e-4
-# Two starts that end this close are taken to have found the same optimum.
-_AGREEMENT = 1e-3
-
-# A weight so many times the norm of the data is cancelled by others. The penalty that prevents it,
-# relative to the data, and the share by which the residual may rise for that.
+# Iterations of a constrained fit where the caller sets no limit, and its tolerance at most.
+_CONSTRAINED_ITERATIONS, _CONSTRAINED_TOL = 500, 1e-8
+# Starts of a fit over observed entries, and the relative difference of losses that agree.
+_OBSERVED_STARTS = 12
+_SAME_OPTIMUM = 1e-3
+# A component so many times as large as the data is cancelled by others. The penalty that prevents
+# it, relative to the data, and the fraction by which the residual may rise for that.
 _RUNAWAY = 10.0
 _SMALL_RIDGE = 1e-6
 _HARDLY = 1e-3
@@ -45,11 +53,10 @@ class Automatic:
     """Find the best CP fit of a tensor without choosing starts or restarts by hand.
 
     Compresses the tensor to a core of about twice the rank per mode (of the rank, sharpened, where
-    the data are that many components and noise), compares algebraic and other starts there, fits
-    the core by extrapolated alternating least squares and Levenberg-Marquardt, replaces misplaced
-    components, and finishes by a few sweeps over the whole tensor. A start, a penalty, a
-    constraint, fixed modes or a mask lead to `AlternatingLeastSquares`, begun from the
-    unconstrained answer unless `init` is given.
+    the data are that many components and noise), compares two starts there, fits the core by
+    extrapolated alternating least squares and Levenberg-Marquardt, replaces misplaced components,
+    and finishes on the whole tensor. With a penalty, a constraint or fixed modes the free fit is
+    where the constrained one begins; with a mask, several starts are tried until two agree.
 
     Parameters
     ----------
@@ -62,7 +69,7 @@ class Automatic:
     """
 
     ridge: float = 0.0
-    nonnegative: bool = False
+    nonnegative: bool | tuple[int, ...] = False
     fixed_modes: tuple[int, ...] = ()
     tol: float = 1e-7
     target: float | None = None
@@ -71,6 +78,7 @@ class Automatic:
 
     def __post_init__(self) -> None:
         check_limits(self.tol, self.target, self.max_iter)
+        check_ridge(self.ridge)
 
     def __call__(
         self,
@@ -85,117 +93,139 @@ class Automatic:
         """Decompose `tensor`; see `latensor.decompose` for the arguments."""
         rank = refuse_rank(rank)
         data = as_tensor(tensor)
-        if init is not None or mask is not None or self.ridge or self.nonnegative:
-            return self._constrained(data, rank, rng, callback, init, mask)
-        check_fixed_modes(self.fixed_modes, len(data.shape), init)
-        problem = as_problem(data)
+        order = len(data.shape)
+        fixed = check_fixed_modes(self.fixed_modes, order, init)
+        constraints = Constraints(self.ridge, nonnegative_modes(self.nonnegative, order), fixed)
+        if constraints.nonnegative and is_complex(data.reference):
+            raise InvalidInputError("nonnegative needs a real tensor, but this one is complex")
+        observed = None if mask is None else observe(data, mask)
+        complete = as_problem(data) if observed is None else None
+        problem: Problem = observed if complete is None else complete  # type: ignore[assignment]
+        if observed is not None and not self.ridge:
+            refuse_too_few_entries(observed, rank, fixed)
         monitor = Monitor(problem.squared_norm, self.target, self.max_iter, callback)
-        if problem.squared_norm == 0.0:
+        if problem.squared_norm == 0.0 and init is None:
             factors = tuple(np.zeros((rank, d)) for d in problem.shape)
             return finish(data.reference, factors, 0.0, Status.CONVERGED, monitor)
-        point, status = StagedFit(data, problem, rank, rng, monitor, self.tol, self.thorough).run()
-        loss = point.loss
-        if problem.epsilon > 1e-10:
-            explicit = problem.explicit_loss(point.factors)
-            loss = loss if explicit is None else explicit
-        residual = monitor.relative(loss)
+        if init is not None or constraints != Constraints():
+            fit = self._constrained(data, problem, rank, rng, monitor, init, constraints)
+        elif complete is None:
+            assert observed is not None
+            fit = self._observed(data, observed, rank, rng, monitor, constraints)
+        else:
+            fit = run(Task(data, complete, rank, rng, monitor, self.tol, self.thorough))
+            if problem.epsilon > 1e-10:
+                explicit = problem.explicit_loss(fit.factors)
+                fit = fit if explicit is None else replace(fit, loss=explicit)
+        residual = monitor.relative(fit.loss - self.ridge * _squared_size(fit.factors))
+        status = fit.status
         if status is Status.CONVERGED and self.target is not None and residual <= self.target:
             status = Status.TARGET_REACHED
-        return finish(data.reference, point.factors, residual, status, monitor)
+        return finish(data.reference, fit.factors, residual, status, monitor, fixed)
 
     def _constrained(
         self,
         data: Contractible,
+        problem: Problem,
         rank: int,
         rng: np.random.Generator,
-        callback: Callback | None,
+        monitor: Monitor,
         init: object,
-        mask: object,
-    ) -> Decomposition:
-        fit = AlternatingLeastSquares(
-            self.ridge,
-            self.nonnegative,
-            self.fixed_modes,
-            tol=min(self.tol, 1e-8),
-            target=self.target,
-            max_iter=500 if self.max_iter is None else self.max_iter,
-        )
-        if init is None:
-            check_fixed_modes(self.fixed_modes, len(data.shape), init)
-            init = self._unconstrained(data, rank, rng, mask)
-            result = fit(data, rank, rng, callback, init=init, mask=mask)
-            if mask is None or self.ridge or self.nonnegative:
-                return result
-            return self._bounded(fit, result, data, rng, init, mask)
-        return fit(data, rank, rng, callback, init=init, mask=mask)
+        constraints: Constraints,
+    ) -> Fit:
+        """A fit under constraints, from `init` or from the free fit."""
+        signed, fixed = constraints.nonnegative, constraints.fixed
+        free = constraints.free(len(problem.shape))
+        rows: Sequence[Array]
+        if init is not None:
+            rows = list(starting_factors(init, problem.shape, rank, free[-1]))
+            for mode in signed:
+                if mode in fixed and (rows[mode] < 0).any():
+                    raise InvalidInputError(
+                        f"init.factors[{mode}] has negative entries, but mode {mode} is fixed "
+                        "and nonnegative"
+                    )
+                rows[mode] = np.maximum(rows[mode], 0.0)
+        elif isinstance(problem, Observed):
+            return self._observed(data, problem, rank, rng, monitor, constraints)
+        else:
+            begin = Automatic(tol=1e-5, thorough=False)(data, rank, rng)
+            rows = starting_factors(begin, problem.shape, rank, free[-1])
+            rows = nonnegative_part(balanced(rows), signed) if signed else rows
+        rows = rows if fixed else balanced(rows)
+        return self._fit(data, problem, rows, constraints, monitor)
+
+    def _fit(
+        self,
+        data: Contractible,
+        problem: Problem,
+        rows: Sequence[Array],
+        constraints: Constraints,
+        monitor: Monitor,
+    ) -> Fit:
+        tol = min(self.tol, _CONSTRAINED_TOL)
+        limit = _CONSTRAINED_ITERATIONS if self.max_iter is None else self.max_iter
+        native = [problem.native(row) for row in rows]
+        return fit_constrained(problem, native, constraints, tol, limit, monitor, data.reference)
+
+    def _observed(
+        self,
+        data: Contractible,
+        observed: Observed,
+        rank: int,
+        rng: np.random.Generator,
+        monitor: Monitor,
+        constraints: Constraints,
+    ) -> Fit:
+        """A fit over observed entries: the best of several starts, until two agree."""
+        starts = observed_starts(observed, rank, constraints, rng)
+        first = self._fit(data, observed, next(starts), constraints, monitor)
+        if monitor.ended is not None:
+            return first
+
+        def others() -> Iterator[Fit]:
+            for rows in islice(starts, _OBSERVED_STARTS - 1):
+                silent = Monitor(observed.squared_norm, self.target, self.max_iter)
+                yield self._fit(data, observed, rows, constraints, silent)
+
+        enough = max(EXACT * observed.squared_norm, monitor.target_loss())
+        found = Multistart(_SAME_OPTIMUM, 2, enough=enough).search(first, others())
+        best = self._bounded(data, observed, found.state, constraints)
+        if best is not first:
+            monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
+        if not found.agreements and best.loss > enough:
+            free = rank * (sum(observed.shape) - len(observed.shape) + 1)
+            warnings.warn(
+                f"no two of {_OBSERVED_STARTS} starts reached the same residual over the "
+                f"{len(observed.entries)} observed entries ({free} free parameters): the model "
+                "may be wrong where nothing was observed; give more entries (five to eight times "
+                "the parameters), a lower rank or a ridge",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+        return best
 
     def _bounded(
-        self,
-        fit: AlternatingLeastSquares,
-        result: Decomposition,
-        data: Contractible,
-        rng: np.random.Generator,
-        init: object,
-        mask: object,
-    ) -> Decomposition:
-        """A masked fit, or nearly the same without components that grow and cancel.
+        self, data: Contractible, observed: Observed, fit: Fit, constraints: Constraints
+    ) -> Fit:
+        """A fit, or nearly the same without components that grow and cancel.
 
-        Where no best fit exists, weights grow without bound for ever smaller gains. A penalty so
-        small that the residual hardly feels it keeps them at the size of the data.
+        Where no best fit exists, components grow without bound for ever smaller gains. A penalty
+        so small that the residual hardly feels it keeps them at the size of the data.
         """
-        norm = float(np.sqrt(observe(data, mask).values.squared_norm))
-        weights = np.abs(to_host(result.weights))
-        wanted = result.status in (Status.STOPPED, Status.TARGET_REACHED)
-        if wanted or weights.max(initial=0.0) <= _RUNAWAY * norm:
-            return result
-        ridge = _SMALL_RIDGE * norm ** (2.0 - 2.0 / len(data.shape))
-        bounded = replace(fit, ridge=ridge)(data, len(weights), rng, init=init, mask=mask)
-        allowed = (1.0 + _HARDLY) * result.residual
-        return bounded if bounded.residual <= allowed else result
-
-    def _unconstrained(
-        self, data: Contractible, rank: int, rng: np.random.Generator, mask: object
-    ) -> object:
-        """A start for a constrained fit: the free fit of the tensor, or of a filled-in one."""
-        observed = None if mask is None else observe(data, mask)
-        free = Automatic(tol=1e-5, thorough=False)(
-            data if observed is None else filled(observed), rank, rng
+        sizes = np.prod([row_norms(factor) for factor in fit.factors], axis=0)
+        norm = float(np.sqrt(observed.squared_norm))
+        if constraints.ridge or constraints.nonnegative or sizes.max() <= _RUNAWAY * norm:
+            return fit
+        ridge = _SMALL_RIDGE * norm ** (2.0 - 2.0 / len(observed.shape))
+        silent = Monitor(observed.squared_norm)
+        bounded = self._fit(
+            data, observed, balanced(fit.factors), replace(constraints, ridge=ridge), silent
         )
-        if observed is None and not self.nonnegative:
-            return free.tensor
-        shape = tuple(data.shape)
-        rows: Sequence[Array] = balanced(starting_factors(free, shape, rank, len(shape) - 1))
-        if self.nonnegative:
-            rows = nonnegative_part(rows)
-        if observed is not None:
-            rows = self._best_annealed(observed, rows, rank, rng)
-        return None, [np.ascontiguousarray(row.T) for row in rows]
+        loss = bounded.loss - ridge * _squared_size(bounded.factors)
+        allowed = (1.0 + _HARDLY) ** 2 * fit.loss
+        return replace(bounded, loss=loss) if loss <= allowed else fit
 
-    def _best_annealed(
-        self, observed: Observed, rows: Sequence[Array], rank: int, rng: np.random.Generator
-    ) -> Sequence[Array]:
-        """The best of several starts of a masked fit: from filled-in tensors, then random.
 
-        The first fill is the mean of what was observed, the later ones are the best model so far.
-        """
-        shape = observed.values.shape
-        modes = tuple(range(len(shape)))
-        best = annealed(observed, rows, modes, self.nonnegative)
-        agreements = 0
-        for attempt in range(_MASKED_RESTARTS):
-            if best.loss <= _GOOD_START * observed.values.squared_norm or agreements > 1:
-                break
-            start: Sequence[Array]
-            if attempt % 2 == 0:
-                free = Automatic(tol=1e-5, thorough=False)(
-                    filled(observed, best.factors), rank, rng
-                )
-                start = starting_factors(free, shape, rank, len(shape) - 1)
-            else:
-                start = random_start(shape, rank, rng)
-            if self.nonnegative:
-                start = nonnegative_part(start)
-            other = annealed(observed, start, modes, self.nonnegative)
-            agreements += abs(other.loss - best.loss) <= _AGREEMENT * best.loss
-            best = min(best, other, key=lambda p: p.loss)
-        return best.factors
+def _squared_size(factors: Sequence[Array]) -> float:
+    return sum(float(np.linalg.norm(to_host(factor))) ** 2 for factor in factors)

@@ -1,22 +1,28 @@
-"""The stages of `algorithm="auto"`: compression, the fit of the core, the finish on the tensor."""
+"""The automatic fit: compress, initialize, fit the core, replace components, finish.
+
+Each stage is a function from what is fitted and a `Fit` to the next `Fit`; nothing is kept between
+them. Every error found on a core is the exact error on the tensor, so that most of the work is
+done where it is cheap, and a few steps over the whole tensor finish it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
 
-from latensor.arrays import Array, one_blas_thread, to_host
+from latensor.arrays import Array, one_blas_thread
 from latensor.decomposition.algorithms.als import compress, random_factors
-from latensor.decomposition.auto.contests import Contests
-from latensor.decomposition.auto.core_fit import CoreFit
-from latensor.decomposition.auto.start_search import NoiseFloor
-from latensor.decomposition.optimize.alternating import Point, Sweeps, balanced
+from latensor.decomposition.auto.converge import converge, descend, judged
+from latensor.decomposition.auto.core import EXACT, Core, Fit, NoiseFloor
+from latensor.decomposition.auto.initialize import initialize
+from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
-from latensor.decomposition.optimize.problem import DenseProblem, Problem, widened
+from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, widened
 from latensor.decomposition.optimize.starts import overdetermined, parameters
+from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
 from latensor.decomposition.result import Status
 from latensor.decomposition.setup import assemble, assembler
 from latensor.decomposition.subspace.compression import (
@@ -25,306 +31,209 @@ from latensor.decomposition.subspace.compression import (
     compress_to_signal,
     compressed_shape,
 )
-from latensor.decomposition.subspace.sharpening import (
-    Directions,
-    narrowed,
-    sharpened,
-    visible,
-)
+from latensor.decomposition.subspace.sharpening import Directions, narrowed, sharpened, visible
 from latensor.tensors.contractible import Contractible
 
-# Energy outside the core, relative, below which the tensor counts as exactly compressed.
-_EXACT = 1e-12
-# Relative loss of an expanded core fit that sweeps over the tensor could not improve.
-_ROUNDING = 1e-22
-_FULL_TOL = 1e-6
-# Share of the loss by which a target may be missed for sweeps to go on, and until when.
-_NEAR_TARGET = 1e-5
-_ROUNDING_TOL = 1e-13
-# Tolerance on the core of a fit that describes noise and is far from done with it there.
-_ROUGH_TOL = 1e-4
-_ROUNDS = 8
+# Energy outside the core, relative, below which the tensor counts as exactly compressed, and the
+# tolerance on such a core.
+_LOSSLESS, _LOSSLESS_TOL = 1e-12, 1e-12
 # A matrix no wider than this is decomposed by one dense singular value decomposition.
 _DIRECT_SVD = 1000
-# Entries from which a sweep is so dear that starts are not compared.
+# Entries from which a sweep is so expensive that starts are not compared.
 _LARGE = 1 << 17
+# Steps over the whole tensor at the end, and sweeps over one that is too large to be compressed.
+_FINISHING_STEPS = 30
+_UNCOMPRESSED_SWEEPS = 500
+# Fraction of the loss by which a target may be missed for the finish to go on to rounding.
+_NEAR_TARGET, _ROUNDING_TOL = 1e-5, 1e-13
 
 
 @dataclass(frozen=True)
-class _Fitted:
-    """A compression, the fit of its core and the point that the fit has reached."""
-
-    compression: Compression
-    fit: CoreFit
-    point: Point
-
-
-@dataclass
-class StagedFit:
-    """One unconstrained fit of a tensor of any kind.
-
-    Parameters
-    ----------
-    data : the tensor
-    problem : the same, as what is fitted
-    rank : int
-    rng : generator
-    monitor : of the whole decomposition
-    tol : float, relative decrease of the loss that counts as progress
-    thorough : bool, whether to try other optima where noise does not explain the residual
-    """
+class Task:
+    """What is asked for: the tensor, the rank, where randomness comes from and whom to tell."""
 
     data: Contractible
-    problem: Problem
+    problem: CompleteProblem
     rank: int
     rng: np.random.Generator
     monitor: Monitor
     tol: float
     thorough: bool
 
-    def run(self) -> tuple[Point, Status]:
-        """The best point found, and why the search for it ended."""
-        problem = self.problem
-        core_shape = compressed_shape(problem.shape, self.rank)
-        dense = isinstance(problem, DenseProblem)
-        small = dense or prod(problem.shape) <= LARGEST_CORE
-        if len(problem.shape) < 3 and min(problem.shape) <= _DIRECT_SVD and small:
-            return self._fit_matrix()
-        if isinstance(problem, DenseProblem) and core_shape == problem.shape:
-            signal = self._signal(problem)
-            if signal is None:
-                return self._fit_whole(problem)
-            return self._finished(self._fit_signal(signal))
-        if prod(core_shape) > LARGEST_CORE:
-            return self._fit_uncompressed()
-        return self._finished(self._fit_core(compress(self.data, problem, self.rank, self.rng)))
 
-    def _exact(self, compression: Compression) -> bool:
-        return compression.base <= _EXACT * self.problem.squared_norm
+def run(task: Task) -> Fit:
+    """The best fit that the stages find."""
+    shape, core_shape = task.problem.shape, compressed_shape(task.problem.shape, task.rank)
+    dense = isinstance(task.problem, DenseProblem)
+    if len(shape) < 3 and min(shape) <= _DIRECT_SVD and (dense or prod(shape) <= LARGEST_CORE):
+        return fit_matrix(task)
+    if prod(core_shape) > LARGEST_CORE and not (dense and core_shape == shape):
+        return fit_uncompressed(task)
+    core = compress_to_core(task, core_shape)
+    small = core.compression.core.size < prod(shape)
+    with one_blas_thread(small):
+        fit = converge(core, initialize(core))
+    if task.monitor.target is None:
+        for better in _improved(task, core, fit, small):
+            fit = better
+        return finish(task, core, fit)
+    # With a target the first fit is finished before others are tried, which it may spare.
+    best = finish(task, core, fit)
+    others = _improved(task, core, fit, small)
+    while task.monitor.ended is None and best.status is not Status.TARGET_REACHED:
+        task.monitor.base = core.compression.base
+        other = next(others, None)
+        if other is None:
+            break
+        other = finish(task, core, other)
+        best = other if other.status is Status.TARGET_REACHED or other.loss < best.loss else best
+    task.monitor.base = 0.0
+    return best
 
-    def _finished(self, fitted: _Fitted) -> tuple[Point, Status]:
-        """The fit of a core as one of the tensor; other optima where the first is not certain.
 
-        With a target the first fit is finished before others are tried, which it may spare.
-        """
-        if self.monitor.target is None:
-            *_, point = fitted.point, *self._improving(fitted)
-            return self._expanded(fitted.compression, point)
-        best, status = self._expanded(fitted.compression, fitted.point)
-        rivals = self._improving(fitted)
-        while self.monitor.ended is None and status is not Status.TARGET_REACHED:
-            rival = next(rivals, None)
-            if rival is None:
-                break
-            other, status = self._expanded(fitted.compression, rival)
-            best = min(best, other, key=lambda p: p.loss)
-        self.monitor.base = 0.0
-        return best, status
-
-    def _improving(self, fitted: _Fitted) -> Iterator[Point]:
-        """Better and better fits of a core, from stages of growing cost."""
-        if not self.thorough or self._exact(fitted.compression):
+def _improved(task: Task, core: Core, fit: Fit, small: bool) -> Iterator[Fit]:
+    found = improved(core, fit, task.thorough)
+    while True:
+        with one_blas_thread(small):
+            better = next(found, None)
+        if better is None:
             return
-        fit = fitted.fit
-        rough = fit.tol > self.tol
-        rivals = Contests(fit).improving(fitted.point)
-        best = fitted.point
-        while True:
-            self.monitor.base = fitted.compression.base
-            with one_blas_thread():
-                if rough:
-                    rival: Point | None = replace(fit, tol=self.tol).polish(best)
-                else:
-                    rival = next(rivals, None)
-            if rival is None:
-                return
-            if rival.loss < best.loss:
-                best = rival
-                yield best
-            if rough:
-                return
+        yield better
 
-    def _expanded(self, compression: Compression, core_point: Point) -> tuple[Point, Status]:
-        """The fit of a core as one of the tensor, finished there where that can help."""
-        problem, monitor = self.problem, self.monitor
-        reached = monitor.reached(core_point.loss)
-        expanded = compression.expand(core_point.factors)
-        factors = balanced([problem.native(f) for f in expanded])
-        loss = core_point.loss + compression.base
-        monitor.base = 0.0
-        exact = self._exact(compression)
-        if exact and not (reached and monitor.target_loss() > _EXACT * problem.squared_norm):
-            explicit = problem.explicit_loss(factors)
-            loss = loss if explicit is None else explicit
-            exact = explicit is None or explicit <= _ROUNDING * problem.squared_norm
-        if exact or reached or monitor.ended is not None:
-            grams = tuple(problem.gram(f) for f in factors)
-            status = monitor.ended or (Status.TARGET_REACHED if reached else Status.CONVERGED)
-            return Point(factors, grams, loss), status
-        return self._refine(factors, loss)
 
-    def _fit_core(self, wide: Compression) -> _Fitted:
-        """The best fit of a core, and the compression that it belongs to."""
-        problem, rank = self.problem, self.rank
-        outside = prod(problem.shape) - wide.core.size
-        if self._exact(wide) or outside == 0:
-            return self._fitted(wide, None)
-        if wide.clear:
-            return self._fit_signal(wide)
-        floor = NoiseFloor(problem.shape, wide.base / outside)
-        directions = visible(wide, problem.shape, rank, floor.variance)
-        if directions is Directions.FEWER:
-            # Which noise the components too many fit best only the whole tensor can tell.
-            return self._fitted(wide, floor, tol=max(self.tol, _ROUGH_TOL))
-        if directions is Directions.MIXED:
-            return self._fitted(wide, floor)
-        if directions is Directions.CLEAR:
-            narrow = narrowed(wide, rank)
-        else:
-            self.monitor.base = wide.base
-            freedom = wide.core.size - parameters(wide.core.shape, rank)
-            if self.monitor.target_loss() > floor.variance * freedom:
-                # A target above the noise may well be met without the passes that sharpening takes.
-                fitted = self._fitted(wide, floor)
-                if self.monitor.reached(fitted.point.loss) or self.monitor.ended is not None:
-                    return fitted
-            narrow = sharpened(problem, wide, rank, self.rng)
-        return self._fitted(narrow, NoiseFloor(problem.shape, floor.variance, sharp=True))
+def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
+    """The tensor as a core of about twice the rank per mode; of the rank where that is safe."""
+    problem, rank, shape = task.problem, task.rank, task.problem.shape
+    if isinstance(problem, DenseProblem) and core_shape == shape:
+        signal = _signal(problem, rank)
+        if signal is not None:
+            return _with_floor(task, signal, sharp=True)
+        whole = Compression(widened(problem.tensor), (None,) * len(shape), 0.0)
+        return _as_core(task, whole, None, cheap=2 * (rank + 3) ** len(shape) < prod(shape))
+    wide = compress(task.data, problem, rank, task.rng)
+    outside = prod(shape) - wide.core.size
+    if wide.base <= _LOSSLESS * problem.squared_norm or outside == 0:
+        return _as_core(task, wide, None)
+    if wide.clear:
+        return _with_floor(task, wide, sharp=True)
+    variance = wide.base / outside
+    directions = visible(wide, shape, rank, variance)
+    if directions is Directions.CLEAR:
+        return _with_floor(task, narrowed(wide, rank), sharp=True, variance=variance)
+    if directions is Directions.HIDDEN:
+        freedom = wide.core.size - parameters(wide.core.shape, rank)
+        task.monitor.base = wide.base
+        # A target above the noise may well be met without the passes that sharpening takes.
+        if task.monitor.target_loss() <= variance * freedom:
+            sharp = sharpened(problem, wide, rank, task.rng)
+            return _with_floor(task, sharp, sharp=True, variance=variance)
+    return _with_floor(task, wide, sharp=False)
 
-    def _signal(self, problem: DenseProblem) -> Compression | None:
-        """A large tensor without the directions that are noise, where the rank leaves any."""
-        if prod(problem.shape) < _LARGE:
-            return None
-        narrow = [min(d, self.rank) for d in problem.shape]
-        if not overdetermined(narrow, self.rank):
-            return None
-        return compress_to_signal(problem.tensor, self.rank, problem.squared_norm)
 
-    def _fit_signal(self, signal: Compression) -> _Fitted:
-        shape = self.problem.shape
-        variance = signal.base / (prod(shape) - signal.core.size)
-        floor = None if self._exact(signal) else NoiseFloor(shape, variance, sharp=True)
-        return self._fitted(signal, floor, compare=signal.core.size < _LARGE)
+def _signal(problem: DenseProblem, rank: int) -> Compression | None:
+    """A large tensor without the directions that are noise, where the rank leaves any."""
+    narrow = [min(d, rank) for d in problem.shape]
+    if prod(problem.shape) < _LARGE or not overdetermined(narrow, rank):
+        return None
+    return compress_to_signal(problem.tensor, rank, problem.squared_norm)
 
-    def _fitted(
-        self,
-        compression: Compression,
-        floor: NoiseFloor | None,
-        *,
-        compare: bool = True,
-        tol: float | None = None,
-    ) -> _Fitted:
-        self.monitor.base = compression.base
-        fit = CoreFit(
-            compression.core,
-            self.rank,
-            self.rng,
-            self.monitor,
-            lambda point: assemble(self.data.reference, compression.expand(point.factors)),
-            floor,
-            1e-12 if self._exact(compression) else tol or self.tol,
-            compressed=compare,
-            unsorted=tuple(n for n, u in enumerate(compression.bases) if u is None),
-        )
-        with one_blas_thread():
-            return _Fitted(compression, fit, fit.run())
 
-    def _fit_whole(self, problem: DenseProblem) -> tuple[Point, Status]:
-        """The fit of a tensor that is too short for its rank to be compressed."""
-        fit = CoreFit(
-            widened(problem.tensor),
-            self.rank,
-            self.rng,
-            self.monitor,
-            assembler(self.data.reference),
-            None,
-            self.tol,
-            compressed=2 * (self.rank + 3) ** len(problem.shape) < prod(problem.shape),
-            unsorted=tuple(range(len(problem.shape))),
-        )
-        point = fit.run()
-        if self.thorough and self.monitor.ended is None and not self.monitor.reached(point.loss):
-            point = Contests(fit).improved(point)
-        if self.monitor.reached(point.loss):
-            return point, self.monitor.ended or Status.TARGET_REACHED
-        return point, self.monitor.ended or Status.CONVERGED
+def _with_floor(
+    task: Task, compression: Compression, *, sharp: bool, variance: float | None = None
+) -> Core:
+    shape = task.problem.shape
+    if variance is None:
+        variance = compression.base / (prod(shape) - compression.core.size)
+    lossless = compression.base <= _LOSSLESS * task.problem.squared_norm
+    floor = None if lossless else NoiseFloor(shape, variance, sharp)
+    cheap = not compression.clear or compression.core.size < _LARGE
+    return _as_core(task, compression, floor, cheap)
 
-    def _fit_matrix(self) -> tuple[Point, Status]:
-        """A vector as its own only component; a matrix by its leading singular vectors."""
-        problem, rank = self.problem, self.rank
-        whole = problem.project([None] * len(problem.shape))
-        matrix = whole.reshape(whole.shape[0], -1)
-        left, values, right = np.linalg.svd(matrix, full_matrices=False)
-        count = min(rank, len(values))
-        rows = [np.zeros((rank, d), dtype=whole.dtype) for d in matrix.shape]
-        rows[0][:count] = left[:, :count].T * np.sqrt(values[:count])[:, None]
-        rows[1][:count] = right[:count] * np.sqrt(values[:count])[:, None]
-        if whole.ndim == 1:
-            rows = [rows[0] * rows[1]]
-        loss = float(np.sum(values[count:] ** 2))
-        factors = tuple(problem.native(row) for row in rows)
-        point = Point(factors, tuple(problem.gram(f) for f in factors), loss)
-        ended = self.monitor.record(loss, lambda: assemble(self.data.reference, factors))
-        return point, Status.CONVERGED if ended in (None, Status.MAX_ITER) else ended
 
-    def _fit_uncompressed(self) -> tuple[Point, Status]:
-        """Extrapolated sweeps from a random start, where even the core would be too large."""
-        problem = self.problem
-        sweeps = Sweeps(problem)
-        factors = random_factors(self.rng, problem.shape, self.rank, self.data.reference)
-        point = sweeps.start([problem.native(f) for f in factors])
-        rule = StoppingRule(self.tol, 500, 3)
-        give = assembler(self.data.reference)
-        return iterate(sweeps.extrapolated, point, rule, self.monitor, give)
+def _as_core(
+    task: Task, compression: Compression, floor: NoiseFloor | None, cheap: bool = True
+) -> Core:
+    task.monitor.base = compression.base
+    lossless = 0.0 < compression.base <= _LOSSLESS * task.problem.squared_norm
+    reference = task.data.reference
+    return Core(
+        compression,
+        task.rank,
+        task.rng,
+        task.monitor,
+        lambda factors: assemble(reference, compression.expand(factors)),
+        _LOSSLESS_TOL if lossless else task.tol,
+        floor,
+        cheap,
+    )
 
-    def _refine(self, factors: Sequence[Array], loss: float) -> tuple[Point, Status]:
-        """Sweeps over the whole tensor, with fits in the subspace of the last change between."""
-        monitor, problem = self.monitor, self.problem
-        sweeps = Sweeps(problem)
-        give = assembler(self.data.reference)
-        grams = tuple(problem.gram(f) for f in factors)
-        point = Point(tuple(factors), grams, loss)
-        single = StoppingRule(0.0, 1)
-        for turn in range(_ROUNDS):
-            before = point
-            point, _ = iterate(sweeps.sweep, point, single, monitor, give)
-            if monitor.ended is not None:
-                return point, monitor.ended
-            gap = point.loss - monitor.target_loss() if monitor.target is not None else np.inf
-            tol = _FULL_TOL if gap > _NEAR_TARGET * point.loss else _ROUNDING_TOL
-            if before.loss - point.loss < tol * point.loss:
-                break
-            if turn > 0:
-                point = self._subspace_step(before, point)
-                if monitor.reached(point.loss):
-                    return point, Status.TARGET_REACHED
-        return point, Status.CONVERGED
 
-    def _subspace_step(self, before: Point, after: Point) -> Point:
-        """The best fit within the span of the factors before and after a sweep, per mode."""
-        problem = self.problem
-        bases: list[Array | None] = []
-        for old, new, d in zip(before.factors, after.factors, problem.shape, strict=True):
-            if 2 * self.rank > 0.75 * d:
-                bases.append(None)
-            else:
-                spanning = np.vstack([to_host(new), to_host(old)]).T
-                bases.append(np.ascontiguousarray(np.linalg.qr(spanning)[0].T))
-        sizes = [d if u is None else len(u) for u, d in zip(bases, problem.shape, strict=True)]
-        if all(basis is None for basis in bases) or prod(sizes) > LARGEST_CORE:
-            return after
-        core = problem.project(bases)
-        small = DenseProblem(core)
-        host = [to_host(f) for f in after.factors]
-        inside = [f if u is None else f @ u.conj().T for f, u in zip(host, bases, strict=True)]
-        sweeps = Sweeps(small)
-        rule = StoppingRule(self.tol, 50, 3)
-        with one_blas_thread():
-            reached, _ = iterate(sweeps.extrapolated, sweeps.start(balanced(inside)), rule)
-        outside = max(problem.squared_norm - small.squared_norm, 0.0)
-        if reached.loss + outside > after.loss:
-            return after
-        compression = Compression(core, tuple(bases), outside)
-        factors = tuple(problem.native(f) for f in balanced(compression.expand(reached.factors)))
-        grams = tuple(problem.gram(f) for f in factors)
-        return Point(factors, grams, reached.loss + outside)
+def finish(task: Task, core: Core, fit: Fit) -> Fit:
+    """The fit of a core as one of the tensor, finished there where that can help."""
+    problem, monitor, compression = task.problem, task.monitor, core.compression
+    reached = monitor.reached(fit.loss)
+    if compression.core.size == prod(problem.shape):
+        if reached or monitor.ended is not None:
+            return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
+        if fit.status is Status.MAX_ITER:  # a trial that won was followed no further than that
+            fit = descend(core.problem, fit, core.tol, _FINISHING_STEPS, monitor, core.assemble)
+        return fit
+    expanded = [problem.native(f) for f in compression.expand(fit.factors)]
+    fit = Fit(balanced(expanded), fit.loss + compression.base, fit.status)
+    monitor.base = 0.0
+    if monitor.ended is not None or reached:
+        return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
+    if compression.base <= _LOSSLESS * problem.squared_norm:
+        explicit = problem.explicit_loss(fit.factors)
+        fit = fit if explicit is None else replace(fit, loss=explicit)
+        if explicit is None or explicit <= EXACT * problem.squared_norm:
+            return fit
+    return _finish_on_tensor(task, fit)
+
+
+def _finish_on_tensor(task: Task, fit: Fit) -> Fit:
+    """A sweep over the whole tensor, then Levenberg-Marquardt steps as long as they gain."""
+    problem, monitor = task.problem, task.monitor
+    sweeps, give = Sweeps(problem), assembler(task.data.reference)
+    start = Point(fit.factors, tuple(problem.gram(f) for f in fit.factors), fit.loss)
+    point, _ = iterate(sweeps.sweep, start, StoppingRule(0.0, 1), monitor, give)
+    fit = Fit(point.factors, point.loss)
+    if monitor.ended is not None:
+        return replace(fit, status=monitor.ended)
+    gap = fit.loss - monitor.target_loss()
+    tol = _ROUNDING_TOL if gap <= _NEAR_TARGET * fit.loss else task.tol
+    together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
+    return descend(problem, fit, tol, _FINISHING_STEPS, monitor, together)
+
+
+def fit_matrix(task: Task) -> Fit:
+    """A vector as its own only component; a matrix by its leading singular vectors."""
+    problem, rank = task.problem, task.rank
+    whole = problem.project([None] * len(problem.shape))
+    matrix = whole.reshape(whole.shape[0], -1)
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    count = min(rank, len(values))
+    rows: list[Array] = [np.zeros((rank, d), dtype=whole.dtype) for d in matrix.shape]
+    rows[0][:count] = left[:, :count].T * np.sqrt(values[:count])[:, None]
+    rows[1][:count] = right[:count] * np.sqrt(values[:count])[:, None]
+    if whole.ndim == 1:
+        rows = [rows[0] * rows[1]]
+    factors = tuple(problem.native(row) for row in rows)
+    loss = float(np.sum(values[count:] ** 2))
+    ended = task.monitor.record(loss, lambda: assemble(task.data.reference, factors))
+    return Fit(factors, loss, Status.CONVERGED if ended in (None, Status.MAX_ITER) else ended)
+
+
+def fit_uncompressed(task: Task) -> Fit:
+    """Extrapolated sweeps from a random start, where even the core would be too large."""
+    problem = task.problem
+    sweeps = Sweeps(problem)
+    drawn = random_factors(task.rng, problem.shape, task.rank, task.data.reference)
+    start = sweeps.start([problem.native(f) for f in drawn])
+    rule = StoppingRule(task.tol, _UNCOMPRESSED_SWEEPS, 3)
+    give = assembler(task.data.reference)
+    point, status = iterate(sweeps.extrapolated, start, rule, task.monitor, give)
+    fit = Fit(point.factors, point.loss, status)
+    if status is Status.CONVERGED:
+        return replace(fit, status=judged(problem, fit, task.tol))
+    return fit

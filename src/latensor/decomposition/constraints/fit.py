@@ -19,11 +19,11 @@ import numpy as np
 from latensor.arrays import Array, check_mode, is_complex, like, to_host
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.constraints.values import Constraint, Nonnegative, Simplex
-from latensor.decomposition.optimize.alternating import balanced
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.decomposition.optimize.problem import DenseProblem, Problem
 from latensor.decomposition.optimize.solves import hadamard_of_others
+from latensor.decomposition.optimize.sweeps import balanced
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
@@ -201,9 +201,7 @@ def _sweeps(data: Contractible, mask: object, by_mode: Sequence[Constraint]) -> 
                 f"constraints with a mask need a dense tensor, not a {type(data).__name__}"
             )
         observed = observe(data, mask)
-        problem = observed.values
-    else:
-        problem = as_problem(data)
+    problem: Problem = as_problem(data) if observed is None else observed
     scale = float(np.sqrt(problem.squared_norm))
     kept = tuple(
         replace(c, strength=c.strength * scale) if type(c).__name__ == "Sparse" and scale else c  # type: ignore[type-var, attr-defined]
@@ -269,7 +267,7 @@ class _Sweeps:
     def loss(self, factors: Sequence[Array]) -> float:
         """Squared residual over the observed entries, and penalties."""
         if self.observed is not None:
-            rest = self.observed.residual(factors)
+            rest = self.observed.explicit_loss(factors)
         else:
             explicit = self.problem.explicit_loss([self.problem.native(f) for f in factors])
             if explicit is None:
@@ -285,10 +283,9 @@ class _Sweeps:
         """The tensor with entries of the model in place of what was not observed."""
         if self.observed is None:
             return self.problem
-        values: Any = self.observed.values
-        pattern: Any = self.observed.pattern
-        model = values.tensor - values.residual(factors)
-        return DenseProblem(np.where(pattern.tensor > 0, values.tensor, model))
+        model = -DenseProblem(np.zeros(self.observed.shape), 0.0).residual(factors)
+        model[self.observed.coordinates] = self.observed.entries
+        return DenseProblem(model)
 
     def sweep(self, factors: Sequence[Array]) -> tuple[Array, ...]:
         """Every column of every mode once or a few times; feasible whatever came in."""

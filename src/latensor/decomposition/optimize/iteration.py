@@ -17,6 +17,9 @@ import numpy as np
 from latensor.decomposition.result import Status
 from latensor.tensors.cp import CPTensor
 
+# CONVERGED means that so many further Gauss-Newton steps would gain less than `tol` each.
+CONVERGED_STEPS = 50
+
 
 class State(Protocol):
     """A point that an iterative method has reached."""
@@ -149,7 +152,7 @@ def iterate(
             ended = monitor.record(state.loss, lambda s=current: assemble(s))  # type: ignore[misc]
             if ended is not None:
                 return state, ended
-        if state.loss <= rule.floor:
+        if state.loss <= rule.floor or getattr(state, "stationary", False):
             return state, Status.CONVERGED
         small = before - state.loss <= rule.tol * max(before + base, 0.0)
         slow = slow + 1 if small and state.loss <= rule.plateau else 0

@@ -1,143 +1,338 @@
-"""Levenberg-Marquardt steps for CP: the end game where alternating least squares crawls.
+"""Levenberg-Marquardt: all factors move at once, where alternating least squares is slow.
 
-One step solves (J'J + damping) x = -gradient for all factors at once. J'J is never formed: with
-Gamma_n the Hadamard product of the other Grams and Gamma_nm that of all but two, its product with
-x is x_n Gamma_n + sum_m!=n (Gamma_nm o A_m x_m') A_n in transposed factors; conjugate gradients
-with the blocks Gamma_n + damping as preconditioner solve the system. Factors are padded with
-zeros into one (order, rank, d) array, so that each product is a handful of batched calls.
+One step solves (J'J + damping) x = -gradient by conjugate gradients; J'J is never formed. What J
+is, a `Model` knows: free factors of a complete tensor, free factors of observed entries, or one
+factor that all modes share. The damping follows Nielsen: it falls by up to three after a step
+that gained what the quadratic model promised, and grows faster and faster while steps fail.
+
+The quadratic model also says when to stop: where even an almost undamped step promises less than
+`tol` of the loss, nothing is left to gain. A slow step alone proves nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any, Protocol
 
 import numpy as np
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.optimize.alternating import Sweeps, balanced
-from latensor.decomposition.optimize.problem import Problem, Products
+from latensor.decomposition.optimize.masked import Observed
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.sweeps import balanced
 
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
-_MOST_DAMPING = 1e12
+# Damping relative to the mean diagonal of J'J: at the start, least, most (so that further steps
+# from a point that has converged stay finite), and where convergence is judged.
+_FIRST, _LEAST, _MOST = 1e-3, 1e-15, 1e12
+_UNDAMPED = 1e-9
+
+
+class System(Protocol):
+    """The normal equations at one point, for changes of the shape of `gradient`."""
+
+    gradient: Array
+    scale: float
+
+    def multiply(self, x: Array) -> Array:
+        """J'J x."""
+
+    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
+        """An approximate inverse of J'J + damping."""
+
+
+class Model(Protocol):
+    """What is fitted: parameters, loss and normal equations."""
+
+    def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
+        """The parameters, perhaps rescaled; their loss; and how to set up the equations there."""
 
 
 @dataclass(frozen=True)
-class NewtonPoint:
-    """Balanced factors, their Grams and loss; damping and its growth for the next step."""
+class Iterate:
+    """Parameters, their loss, the equations there, and damping and its growth for the next step."""
 
-    factors: tuple[Array, ...]
-    grams: tuple[Array, ...]
+    parameters: Array
     loss: float
-    products: Products
+    system: Callable[[], System]
     damping: float = -1.0
     growth: float = 2.0
+    stationary: bool = False
 
 
 @dataclass(frozen=True)
-class NewtonSteps:
-    """Levenberg-Marquardt on a problem with real factors.
+class LevenbergMarquardt:
+    """Steps that never raise the loss, and know when they are done.
 
     Parameters
     ----------
-    problem : what is fitted
+    model : what is fitted
+    tol : float, fraction of the loss that a step must promise to be worth taking
+    base : float, squared residual outside of what is fitted, which counts as loss there
+    floor : float, gain that rounding could fake
     max_inner : int, conjugate-gradient steps per linear system
     """
 
-    problem: Problem
+    model: Model
+    tol: float = 0.0
+    base: float = 0.0
+    floor: float = 0.0
     max_inner: int = 60
 
-    def start(self, factors: Sequence[Array]) -> NewtonPoint:
-        """The point of given factors, which move to the host."""
-        return self._evaluate([np.asarray(to_host(f), dtype=np.float64) for f in factors])
+    def start(self, parameters: Array) -> Iterate:
+        """The iterate of given parameters."""
+        return Iterate(*self.model.evaluate(parameters))
 
-    def _evaluate(self, factors: Sequence[Array]) -> NewtonPoint:
-        even = balanced(factors)
-        grams = tuple(self.problem.gram(factor) for factor in even)
-        products = self.problem.products(even)
-        loss = Sweeps(self.problem).loss(even, grams, products.mttkrp(0), 0)
-        return NewtonPoint(even, grams, loss, products)
-
-    def step(self, point: NewtonPoint) -> NewtonPoint:
-        """One accepted step, or the same factors where no damping lowers the loss."""
-        system = _System(point)
-        damping, growth = point.damping, point.growth
-        if damping < 0:
-            damping = 1e-3 * system.scale
-        for _ in range(_ATTEMPTS):
-            move = system.solve(damping, self.max_inner)
-            moved = system.factors + move
-            trial = self._evaluate([moved[n, :, : f.shape[1]] for n, f in enumerate(point.factors)])
-            # What the quadratic model of the loss promises for this move.
-            predicted = damping * float(np.vdot(move, move)) - float(np.vdot(move, system.gradient))
-            actual = point.loss - trial.loss
-            if actual > 0:
-                ratio = min(actual / max(predicted, 1e-300), 2.0)
+    def step(self, point: Iterate) -> Iterate:
+        """One accepted step; the same point, `stationary` where nothing is left to gain."""
+        system = point.system()
+        scale = system.scale
+        if not scale > 0.0 or not system.gradient.any():
+            return replace(point, stationary=True)
+        damping = _FIRST * scale if point.damping < 0 else point.damping
+        growth = point.growth
+        enough = max(self.tol * (point.loss + self.base), self.floor)
+        move, promised = self._solve(system, damping)
+        if promised <= enough and damping > _UNDAMPED * scale:
+            damping = _UNDAMPED * scale
+            move, promised = self._solve(system, damping)
+        if promised <= enough:
+            return replace(point, stationary=True)
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                move, promised = self._solve(system, damping)
+            parameters, loss, equations = self.model.evaluate(point.parameters + move)
+            gain = point.loss - loss
+            if gain > 0:
+                ratio = min(gain / max(promised, np.finfo(float).tiny), 2.0)
                 damping *= max(1.0 / 3.0, 1.0 - (2.0 * ratio - 1.0) ** 3)
-                return replace(trial, damping=max(damping, 1e-15 * system.scale))
+                return Iterate(parameters, loss, equations, max(damping, _LEAST * scale))
             damping *= growth
             growth *= 2.0
-        # Bounded, so that further steps from a point that has converged stay finite.
-        damping, growth = min(damping, _MOST_DAMPING * system.scale), min(growth, _MOST_DAMPING)
-        return replace(point, damping=damping, growth=growth)
+        return replace(point, damping=min(damping, _MOST * scale), growth=min(growth, _MOST))
 
-
-class _System:
-    """The normal equations of all factors at one point."""
-
-    def __init__(self, point: NewtonPoint) -> None:
-        order = len(point.factors)
-        width = max(factor.shape[1] for factor in point.factors)
-        grams = np.array(point.grams)
-        self.factors = _stack(point.factors, width)
-        self.gamma = np.array([_product_of_others(grams, n) for n in range(order)])
-        self.pairs = np.zeros((order, order, *grams.shape[1:]))
-        for n in range(order):
-            for m in range(n):
-                self.pairs[n, m] = self.pairs[m, n] = _product_of_others(grams, n, m)
-        mttkrps = _stack([point.products.mttkrp(n) for n in range(order)], width)
-        self.gradient = self.gamma @ self.factors - mttkrps
-        self.scale = float(np.mean(self.gamma.diagonal(axis1=1, axis2=2)))
-
-    def multiply(self, x: Array, damping: float) -> Array:
-        crossed = self.factors @ x.swapaxes(1, 2)
-        mixed = np.einsum("nmij,mij->nij", self.pairs, crossed)
-        product = self.gamma @ x
-        product += mixed @ self.factors
-        product += damping * x
-        return product
-
-    def solve(self, damping: float, max_inner: int) -> Array:
-        """(J'J + damping) x = -gradient by preconditioned conjugate gradients."""
-        inverse = np.linalg.inv(self.gamma + damping * np.eye(self.gamma.shape[1]))
-        x = np.zeros_like(self.gradient)
-        residual = -self.gradient
-        direction = inverse @ residual
-        energy = float(np.vdot(residual, direction))
-        enough = _INNER_TOLERANCE**2 * float(np.vdot(residual, residual))
-        for _ in range(max_inner):
-            if energy <= 0.0:
+    def _solve(self, system: System, damping: float) -> tuple[Array, float]:
+        """(J'J + damping) x = -gradient, and the decrease that the quadratic model promises."""
+        inverse = system.preconditioner(damping)
+        x = np.zeros_like(system.gradient)
+        residual = -system.gradient
+        direction = inverse(residual)
+        energy = float(np.vdot(residual, direction).real)
+        enough = _INNER_TOLERANCE**2 * float(np.vdot(residual, residual).real)
+        for _ in range(self.max_inner):
+            if not energy > 0.0:
                 break
-            product = self.multiply(direction, damping)
-            length = energy / float(np.vdot(direction, product))
+            product = system.multiply(direction) + damping * direction
+            curvature = float(np.vdot(direction, product).real)
+            if not curvature > 0.0:
+                break
+            length = energy / curvature
             x += length * direction
             residual -= length * product
-            if np.vdot(residual, residual) <= enough:
+            if np.vdot(residual, residual).real <= enough:
                 break
-            conditioned = inverse @ residual
-            fresh = float(np.vdot(residual, conditioned))
+            conditioned = inverse(residual)
+            fresh = float(np.vdot(residual, conditioned).real)
             direction *= fresh / energy
             direction += conditioned
             energy = fresh
-        return x
+        slope = float(np.vdot(x, system.gradient).real)
+        return x, damping * float(np.vdot(x, x).real) - slope
 
 
-def _stack(factors: Sequence[Array], width: int) -> Array:
-    result = np.zeros((len(factors), factors[0].shape[0], width))
-    for mode, factor in enumerate(factors):
-        result[mode, :, : factor.shape[1]] = to_host(factor)
-    return result
+def promised_gain(
+    problem: Problem, factors: Sequence[Array], ridge: float = 0.0, fixed: tuple[int, ...] = ()
+) -> float:
+    """What an almost undamped Gauss-Newton step promises to take off the loss at given factors.
+
+    CONVERGED may be said where this is below what `tol` allows; slow sweeps alone prove nothing.
+    """
+    model = FreeFactors(problem, ridge, fixed)
+    _, _, system = model.evaluate(model.stack(factors))
+    equations = system()
+    if not equations.scale > 0.0 or not equations.gradient.any():
+        return 0.0
+    return LevenbergMarquardt(model)._solve(equations, _UNDAMPED * equations.scale)[1]
+
+
+@dataclass(frozen=True)
+class FreeFactors:
+    """Factors of their own for every mode, stacked as (order, rank, longest dimension).
+
+    With Gamma_n the Hadamard product of the other Grams and Gamma_nm that of all but two, the
+    product of J'J with x is Gamma_n x_n + sum_m!=n (Gamma_nm o A_m x_m') A_n in transposed
+    factors. Zeros pad the shorter modes, so that each product is a handful of batched calls.
+
+    Parameters
+    ----------
+    problem : complete tensor, or observed entries
+    ridge : float, penalty on the squared norm of every factor
+    fixed : modes that do not move
+    """
+
+    problem: Problem
+    ridge: float = 0.0
+    fixed: tuple[int, ...] = ()
+
+    def stack(self, factors: Sequence[Array]) -> Array:
+        """Transposed factors as one array on the host, in double precision."""
+        hosts = [to_host(factor) for factor in factors]
+        kind = np.result_type(np.float64, *hosts)
+        result = np.zeros((len(hosts), hosts[0].shape[0], max(self.problem.shape)), dtype=kind)
+        for mode, factor in enumerate(hosts):
+            result[mode, :, : factor.shape[1]] = factor
+        return result
+
+    def factors(self, parameters: Array) -> tuple[Array, ...]:
+        """The transposed factors of a stack."""
+        return tuple(parameters[n, :, :d] for n, d in enumerate(self.problem.shape))
+
+    def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
+        """Balanced factors, unless some are fixed, and their loss."""
+        problem = self.problem
+        factors = self.factors(parameters)
+        if not self.fixed:
+            factors = balanced(factors)
+        else:
+            factors = tuple(np.ascontiguousarray(f) for f in factors)
+        stacked = self.stack(factors)
+        grams = [problem.gram(factor) for factor in factors]
+        products = problem.products([problem.native(f) for f in factors])
+        loss = problem.loss(factors, grams, products.mttkrp(0), 0)
+        loss += self.ridge * float(np.vdot(stacked, stacked).real)
+
+        def system() -> System:
+            if isinstance(problem, Observed):
+                return _ObservedSystem(self, stacked, products)
+            return _GramSystem(self, stacked, np.array(grams), products)
+
+        return stacked, loss, system
+
+    def finished(self, gradient: Array, stacked: Array) -> Array:
+        """A gradient with the penalty, and none for modes that do not move."""
+        gradient = gradient + self.ridge * stacked
+        gradient[list(self.fixed)] = 0.0
+        return gradient
+
+
+class _GramSystem:
+    """The normal equations of all factors of a complete tensor."""
+
+    def __init__(self, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> None:
+        order = len(stacked)
+        self._model = model
+        self._factors = stacked
+        self._conjugated = stacked.conj()
+        grams = grams.conj()
+        self._gamma = np.array([_product_of_others(grams, n) for n in range(order)])
+        self._pairs = np.zeros((order, order, *grams.shape[1:]), dtype=grams.dtype)
+        for n in range(order):
+            for m in range(n):
+                self._pairs[n, m] = self._pairs[m, n] = _product_of_others(grams, n, m)
+        mttkrps = model.stack([products.mttkrp(n) for n in range(order)])
+        self.gradient = model.finished(self._gamma @ stacked - mttkrps, stacked)
+        self.scale = float(np.mean(self._gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
+
+    def multiply(self, x: Array) -> Array:
+        crossed = self._conjugated @ x.swapaxes(1, 2)
+        mixed = np.einsum("nmij,mij->nij", self._pairs, crossed)
+        product = self._gamma @ x
+        product += mixed @ self._factors
+        return self._model.finished(product, x)
+
+    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
+        inverse = _inverse(self._gamma, damping + self._model.ridge)
+        return lambda x: inverse @ x
+
+
+class _ObservedSystem:
+    """The normal equations of all factors over observed entries."""
+
+    def __init__(self, model: FreeFactors, stacked: Array, products: Any) -> None:
+        self._model, self._products = model, products
+        order = len(stacked)
+        self._blocks = [products.matrices(n) for n in range(order)]
+        problem: Any = model.problem
+        rest = problem.model(model.factors(stacked)) - problem.entries
+        gathered = model.stack([products.gathered(rest, n) for n in range(order)])
+        self.gradient = model.finished(gathered, stacked)
+        self.scale = float(np.mean([np.trace(b, axis1=1, axis2=2).mean() for b in self._blocks]))
+        self.scale = self.scale / stacked.shape[1] + model.ridge
+
+    def multiply(self, x: Array) -> Array:
+        change = self._products.spread(self._model.factors(x))
+        parts = [self._products.gathered(change, n) for n in range(len(x))]
+        return self._model.finished(self._model.stack(parts), x)
+
+    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
+        inverses = [_inverse(block, damping + self._model.ridge) for block in self._blocks]
+
+        def apply(x: Array) -> Array:
+            parts = [
+                np.einsum("dij,jd->id", inverse, part)
+                for inverse, part in zip(inverses, self._model.factors(x), strict=True)
+            ]
+            return self._model.stack(parts)
+
+        return apply
+
+
+@dataclass(frozen=True)
+class SharedRows:
+    """One factor X (rank, d) for all modes of sum_j s_j x_j^(x)p, with signs s_j.
+
+    With g = x_i'x_j, J'J x = p (s_i s_j g^(p-1)) x + p (p-1) (s_i s_j g^(p-2) o (X x')) X in rows;
+    the gradient is p times the same first matrix times X minus p s_j T(I, x_j, ..., x_j).
+    """
+
+    problem: Problem
+    signs: Array
+
+    def images(self, rows: Array) -> Array:
+        """T(I, x_j, ..., x_j) as rows, on the host."""
+        native = self.problem.native(rows)
+        image = self.problem.products([native] * len(self.problem.shape)).mttkrp(0)
+        return np.asarray(to_host(image), dtype=np.float64)
+
+    def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
+        """The rows as they are, and their loss."""
+        problem, signs = self.problem, self.signs
+        order = len(problem.shape)
+        images = self.images(parameters)
+        signed = [signs[:, None] * parameters, *[parameters] * (order - 1)]
+        grams = [f @ f.T for f in signed]
+        loss = problem.loss(signed, grams, images, 0)
+        return parameters, loss, lambda: _SharedSystem(parameters, signs, images, order)
+
+
+class _SharedSystem:
+    """The normal equations of one shared factor."""
+
+    def __init__(self, rows: Array, signs: Array, images: Array, order: int) -> None:
+        self._rows = rows
+        gram = rows @ rows.T
+        pairs = np.outer(signs, signs)
+        self._outer = order * pairs * gram ** (order - 1)
+        self._inner = order * (order - 1) * pairs * gram ** (order - 2)
+        self.gradient = self._outer @ rows - order * signs[:, None] * images
+        self.scale = float(np.mean(np.abs(self._outer.diagonal())))
+
+    def multiply(self, x: Array) -> Array:
+        return self._outer @ x + (self._inner * (self._rows @ x.T)) @ self._rows
+
+    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
+        inverse = _inverse(self._outer, damping)
+        return lambda x: inverse @ x
+
+
+def _inverse(matrices: Array, damping: float) -> Array:
+    lifted = matrices + max(damping, np.finfo(float).tiny) * np.eye(matrices.shape[-1])
+    try:
+        return np.linalg.inv(lifted)
+    except np.linalg.LinAlgError:
+        return np.linalg.pinv(lifted, hermitian=True)
 
 
 def _product_of_others(grams: Array, *modes: int) -> Array:

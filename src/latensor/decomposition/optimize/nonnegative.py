@@ -1,4 +1,4 @@
-"""Updates of one factor under the constraint that no entry is negative."""
+"""Updates and starts of factors under the constraint that no entry is negative."""
 
 from __future__ import annotations
 
@@ -7,31 +7,36 @@ from collections.abc import Sequence
 import numpy as np
 
 from latensor.arrays import Array, is_numpy, like, to_host
-from latensor.decomposition.optimize.alternating import row_norms
 
+# Passes over the components per update; the next sweep goes on from there.
 _PASSES = 5
 
 
-def nonnegative_rows(gamma: Array, right: Array, factor: Array) -> Array:
-    """Lower |A K' - T_(n)| over nonnegative A by passes over its components (HALS).
+def nonnegative_rows(gamma: Array, right: Array, factor: Array, ridge: float = 0.0) -> Array:
+    """Lower |A K' - T_(n)|^2 + ridge |A|^2 over nonnegative A by passes over its components (HALS).
 
     Each component in turn takes its exact constrained optimum,
     a_j = max(0, a_j + (m_j - sum_l Gamma_jl a_l) / Gamma_jj), which never raises the loss.
 
     Parameters
     ----------
-    gamma : (rank, rank) array
+    gamma : (rank, rank) array, or (d, rank, rank) with a matrix for every row of the factor
     right : (rank, d) array, the mttkrp
     factor : (rank, d) array, the present factor; not changed
+    ridge : float, penalty on the squared norm of the factor
     """
     rows = np.maximum(to_host(factor), 0.0)
-    if rows is factor:
-        rows = rows.copy()
+    rows = rows.copy() if rows is factor else rows
     target = to_host(right)
+    by_row = gamma.ndim == 3
     for _ in range(_PASSES):
         largest = 0.0
-        for j in np.flatnonzero(gamma.diagonal() > 0):
-            change = np.maximum(-rows[j], (target[j] - gamma[j] @ rows) / gamma[j, j])
+        for j in range(rows.shape[0]):
+            weight = gamma[..., j, j] + ridge
+            fitted = np.einsum("dl,ld->d", gamma[:, j], rows) if by_row else gamma[j] @ rows
+            slope = target[j] - fitted - ridge * rows[j]
+            safe = np.where(weight > 0, weight, 1.0)
+            change = np.maximum(-rows[j], np.where(weight > 0, slope, 0.0) / safe)
             rows[j] += change
             largest = max(largest, float(np.abs(change).max()))
         if largest <= 1e-12 * float(np.abs(rows).max(initial=0.0)):
@@ -39,20 +44,28 @@ def nonnegative_rows(gamma: Array, right: Array, factor: Array) -> Array:
     return rows if is_numpy(factor) else like(rows, factor)
 
 
-def nonnegative_part(factors: Sequence[Array]) -> tuple[Array, ...]:
+def nonnegative_part(
+    factors: Sequence[Array], modes: Sequence[int] | None = None
+) -> tuple[Array, ...]:
     """Host factors with signs turned, two modes at a time, so that most of each component is
-    positive, and the rest cut off; a component that would vanish keeps a small uniform part.
+    positive in these modes, and the rest cut off; a component that would vanish keeps a small
+    uniform part.
     """
     rows = [np.array(to_host(factor)) for factor in factors]
+    chosen = list(range(len(rows)) if modes is None else modes)
+    rest = [mode for mode in range(len(rows)) if mode not in chosen]
     signs = np.ones(rows[0].shape[0])
-    for mode, row in enumerate(rows):
-        energy = np.sign((row * np.abs(row)).sum(axis=1))
+    for mode in chosen:
+        energy = np.sign((rows[mode] * np.abs(rows[mode])).sum(axis=1))
         energy[energy == 0] = 1.0
-        turn = energy if mode < len(rows) - 1 else signs
-        rows[mode] = row * turn[:, None]
+        last = mode == chosen[-1] and not rest
+        turn = signs if last else energy
+        rows[mode] = rows[mode] * turn[:, None]
         signs = signs * turn
-    cut = [np.maximum(row, 0.0) for row in rows]
-    for row, whole in zip(cut, rows, strict=True):
-        small = 1e-3 * row_norms(whole) / np.sqrt(row.shape[1])
-        row += np.where(small > 0, small, 1e-3)[:, None]
-    return tuple(cut)
+    if rest:
+        rows[rest[0]] = rows[rest[0]] * signs[:, None]
+    for mode in chosen:
+        whole = rows[mode]
+        small = 1e-3 * np.linalg.norm(whole, axis=1) / np.sqrt(whole.shape[1])
+        rows[mode] = np.maximum(whole, 0.0) + np.where(small > 0, small, 1e-3)[:, None]
+    return tuple(rows)

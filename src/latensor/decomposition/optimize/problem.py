@@ -15,9 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from latensor.arrays import Array, is_complex, is_numpy, like, machine_epsilon, to_host
-from latensor.decomposition.optimize.solves import solve_gram
+from latensor.decomposition.optimize.solves import hadamard_of_others, solve_gram
 from latensor.tensors.contractible import Contractible, Sweep
 from latensor.tensors.dense import DenseTensor
+
+# Relative loss below which the cheap formula for it loses its digits to rounding: at least this,
+# and so many times the machine epsilon.
+_CANCELLATION = 1e-9
+_LOST_DIGITS = 1e3
 
 
 class Products(Protocol):
@@ -31,11 +36,15 @@ class Products(Protocol):
 
 
 class Problem(Protocol):
-    """A tensor to be fitted."""
+    """Entries to be fitted: those of a whole tensor, or observed ones."""
 
-    shape: tuple[int, ...]
-    epsilon: float
-    tensor: Any
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The dimension of every mode."""
+
+    @property
+    def epsilon(self) -> float:
+        """The rounding error of the entries."""
 
     @property
     def squared_norm(self) -> float:
@@ -47,11 +56,16 @@ class Problem(Protocol):
     def gram(self, factor: Array) -> Array:
         """The (rank, rank) Gram matrix of a factor, on the host."""
 
+    def gamma(self, products: Any, grams: Sequence[Array], mode: int) -> Array:
+        """The matrix of the normal equations of one factor; one per row over observed entries."""
+
     def solve(self, gamma: Array, right: Array, ridge: float) -> Array:
         """The least-squares factor from its normal equations."""
 
-    def inner(self, left: Array, right: Array) -> float:
-        """The real part of the inner product of two arrays of factor shape."""
+    def loss(
+        self, factors: Sequence[Array], grams: Sequence[Array], product: Array, mode: int
+    ) -> float:
+        """The squared residual, from the Grams and the mttkrp of one mode."""
 
     def explicit_loss(self, factors: Sequence[Array]) -> float | None:
         """The squared residual entry by entry, free of cancellation; None where unaffordable."""
@@ -59,11 +73,44 @@ class Problem(Protocol):
     def native(self, factor: Array) -> Array:
         """A host factor as the problem wants it: of the tensor's library, on its device."""
 
+
+class CompleteProblem(Problem, Protocol):
+    """A whole tensor to be fitted, which can also be compressed."""
+
     def project(self, bases: Sequence[Array | None]) -> Array:
         """The tensor in coordinates of transposed bases (r, d), on the host in double precision."""
 
 
-class DenseProblem:
+def gram_loss(
+    problem: Any, factors: Sequence[Array], grams: Sequence[Array], product: Array, mode: int
+) -> float:
+    """|T|^2 - 2 <T, M> + |M|^2, entry by entry where that difference loses its digits."""
+    model = grams[0].real.copy() if len(grams) == 1 else np.multiply(grams[0], grams[1])
+    for gram in grams[2:]:
+        model = model * gram
+    total = problem.squared_norm
+    loss = total - 2.0 * problem.inner(product, factors[mode]) + float(model.sum().real)
+    if loss < max(_CANCELLATION, _LOST_DIGITS * problem.epsilon) * total:
+        explicit = problem.explicit_loss(factors)
+        loss = max(loss, 0.0) if explicit is None else explicit
+    return float(loss)
+
+
+class _Complete:
+    """What problems without missing entries share: normal equations and loss from the Grams."""
+
+    def gamma(self, products: Products, grams: Sequence[Array], mode: int) -> Array:
+        """The Hadamard product of the other Grams."""
+        return hadamard_of_others(grams, mode)
+
+    def loss(
+        self, factors: Sequence[Array], grams: Sequence[Array], product: Array, mode: int
+    ) -> float:
+        """The squared residual, from the Grams and the mttkrp of one mode."""
+        return gram_loss(self, factors, grams, product, mode)
+
+
+class DenseProblem(_Complete):
     """A NumPy array as a problem: two matrix products with the array per sweep.
 
     The modes are split in two groups. Contracting the trailing modes gives a partial result from
@@ -181,7 +228,7 @@ class _DenseProducts:
             self._second = None
 
 
-class ContractibleProblem:
+class ContractibleProblem(_Complete):
     """Anything that can be contracted as a problem; work of size d stays where the tensor is."""
 
     def __init__(self, tensor: Contractible) -> None:

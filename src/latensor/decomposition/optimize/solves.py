@@ -2,6 +2,7 @@
 
 Every alternating method solves A Gamma = M for a (d, rank) factor A, where Gamma, the Hadamard
 product of the other modes' Grams, is singular whenever two components coincide or one vanishes.
+Over observed entries only, every row of A has a Gamma of its own: (d, rank, rank).
 Inside this folder factors are held transposed, (rank, d): a component is a contiguous row.
 """
 
@@ -51,6 +52,19 @@ def solve_gram(gamma: Array, right: Array, ridge: float = 0.0) -> Array:
     if info == 0 and np.isfinite(solution[:, 0]).all():
         return np.ascontiguousarray(solution)
     return pseudo_inverse(gamma) @ right
+
+
+def solve_rows(gamma: Array, right: Array, ridge: float = 0.0) -> Array:
+    """The (rank, d) solution where every row of the factor has its own (rank, rank) Gamma.
+
+    A row with fewer equations than components is held by the lift of the diagonal alone, which
+    gives nearly the solution of least norm.
+    """
+    rank = gamma.shape[-1]
+    lift = 10 * _DIAGONAL_LIFT * np.trace(gamma, axis1=1, axis2=2) / rank + ridge
+    lifted = gamma + np.maximum(lift, np.finfo(float).tiny)[:, None, None] * np.eye(rank)
+    rows = np.linalg.solve(lifted, right.T[:, :, None])[:, :, 0]
+    return np.ascontiguousarray(rows.T)
 
 
 def inverse_diagonal(gamma: Array) -> Array:

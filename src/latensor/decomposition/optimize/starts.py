@@ -7,6 +7,7 @@ few sweeps of alternating least squares, and then the best is kept.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from math import prod
 from typing import Any
@@ -14,80 +15,115 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.optimize.problem import DenseProblem, contract_rows
+from latensor.decomposition.optimize.problem import (
+    DenseProblem,
+    contract_rows,
+    row_khatri_rao,
+)
+from latensor.decomposition.optimize.solves import pseudo_inverse
 
 _POWER_STEPS = 3
+# Order up to which all ways to merge modes are looked through.
+_MERGED_ORDER = 8
 # Entries per parameter that a core must have for noise to be measured.
 _ENTRIES = 2
 
 
-def pencil_modes(shape: Sequence[int], rank: int) -> tuple[int, int] | None:
-    """The two longest modes, if both are at least as long as the rank; a pencil needs them."""
-    if len(shape) < 3:
+Groups = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+
+
+def pencil_groups(shape: Sequence[int], rank: int) -> Groups | None:
+    """Which modes play the parts of a, b and c in a pencil: few merged, the longest for a and b.
+
+    None where no two groups of modes have dimension `rank` and leave a third of at least two.
+    """
+    order = len(shape)
+    if order < 3:
         return None
-    first, second = sorted(range(len(shape)), key=lambda n: (-shape[n], n))[:2]
-    return (first, second) if shape[second] >= rank else None
+    longest = sorted(range(order), key=lambda n: (-shape[n], n))
+    if shape[longest[1]] >= rank and prod(shape[m] for m in longest[2:]) > 1:
+        return (longest[0],), (longest[1],), tuple(sorted(longest[2:]))
+    best: tuple[Any, Groups] | None = None
+    for parts in itertools.product(range(3), repeat=order) if order <= _MERGED_ORDER else ():
+        first, second, third = (tuple(m for m in range(order) if parts[m] == g) for g in range(3))
+        if not (first and second and third) or first > second:
+            continue
+        sizes = [prod(shape[m] for m in group) for group in (first, second, third)]
+        room = min(sizes[0], sizes[1])
+        if room < rank or (sizes[2] < 2 and rank > 1):
+            continue
+        merged = len(first) + len(second)
+        key = (merged, -room if merged == 2 else room, first, second)
+        if best is None or key < best[0]:
+            best = key, (first, second, third)
+    return None if best is None else best[1]
 
 
-class Pencils:
-    """Algebraic starts from matrix pencils, Jennrich's idea (monograph 3.1 and Leurgans et al.).
+def pencil_start(core: Array, rank: int) -> tuple[Array, ...] | None:
+    """An algebraic start from a matrix pencil, Jennrich's idea (monograph 3.6).
 
     With slices S_i = A diag(c_i) B' of a rank-k tensor, the eigenvectors V of the pencil
-    (S_0', S_1') are the columns of A^-T; V' applied to the first mode then leaves the rank-one
-    matrices b_r c_r', from which b and c follow. Two dominant slices make the first pencil,
-    random orthonormal combinations of slices all others.
+    (S_0', S_1') of its two dominant slices are the columns of A^-T; V' applied to the first mode
+    then leaves the rank-one tensors of all other modes, from which their vectors follow, and A by
+    least squares. Modes are merged where single ones are shorter than the rank.
 
     Parameters
     ----------
-    core : array of order 3 or more; its two longest modes must be sorted by energy
-    rank : int, at most the dimensions of these two modes
+    core : array of order 3 or more
+    rank : int
+
+    Returns
+    -------
+    transposed factors, or None where there is no room for a pencil or it is singular
     """
+    groups = pencil_groups(core.shape, rank)
+    if groups is None:
+        return None
+    order = [mode for group in groups for mode in group]
+    sizes = [prod(core.shape[m] for m in group) for group in groups]
+    merged = np.ascontiguousarray(core.transpose(order)).reshape(sizes)
+    left = _leading_rows(merged.reshape(sizes[0], -1), rank)
+    right = _leading_rows(np.moveaxis(merged, 1, 0).reshape(sizes[1], -1), rank)
+    inside = np.tensordot(left.conj(), merged, axes=(1, 0))
+    slices = np.matmul(right.conj(), inside).reshape(rank * rank, -1)
+    if slices.shape[1] < 2:
+        return None
+    dominant = np.linalg.eigh(slices.conj().T @ slices)[1][:, ::-1][:, :2]
+    pair = (slices @ dominant).reshape(rank, rank, 2)
+    try:
+        vectors = np.linalg.eig(np.linalg.solve(pair[:, :, 1].T, pair[:, :, 0].T))[1]
+    except np.linalg.LinAlgError:
+        return None
+    if not np.isfinite(vectors).all():
+        return None
+    if vectors.dtype.kind == "c" and core.dtype.kind != "c":
+        vectors = _real_columns(vectors)
+    components = (vectors.T @ inside.reshape(rank, -1)).reshape(
+        rank, *(core.shape[m] for m in order[len(groups[0]) :])
+    )
+    factors: list[Array] = [None] * core.ndim
+    rows = rank_one_rows(components)
+    for mode, row in zip(order[len(groups[0]) :], rows, strict=True):
+        factors[mode] = row
+    others = row_khatri_rao(rows)
+    gram = others.conj() @ others.T
+    first = pseudo_inverse(gram) @ (others.conj() @ merged.reshape(sizes[0], -1).T)
+    shape = [core.shape[m] for m in groups[0]]
+    split = rank_one_rows(first.reshape(rank, *shape)) if len(shape) > 1 else [first]
+    if len(shape) > 1:
+        length = np.sum(row_khatri_rao(split).conj() * first, axis=1, keepdims=True)
+        split[0] = split[0] * length
+    for mode, row in zip(groups[0], split, strict=True):
+        factors[mode] = row
+    return tuple(factors)
 
-    def __init__(self, core: Array, rank: int) -> None:
-        modes = pencil_modes(core.shape, rank)
-        assert modes is not None
-        self._modes = modes
-        rest = [n for n in range(core.ndim) if n not in modes]
-        self._order = (*modes, *rest)
-        self._turned = np.ascontiguousarray(core.transpose(self._order))
-        self._rank = rank
-        square = self._turned[:rank, :rank].reshape(rank * rank, -1)
-        self._slices = square
-        _, vectors = np.linalg.eigh(square.conj().T @ square)
-        self._dominant: Array | None = vectors[:, ::-1][:, :2]
 
-    @property
-    def first_mode(self) -> int:
-        """The mode whose factor the pencil leaves to the first least-squares update."""
-        return self._modes[0]
-
-    def start(self, rng: np.random.Generator) -> tuple[Array, ...] | None:
-        """Factors from the next pencil; None where it is singular."""
-        rank = self._rank
-        count = self._slices.shape[1]
-        if count < 2:
-            return None
-        pair, self._dominant = self._dominant, None
-        if pair is None:
-            pair = np.linalg.qr(rng.standard_normal((count, 2)))[0]
-        slices = (self._slices @ pair).reshape(rank, rank, 2)
-        try:
-            quotient = np.linalg.solve(slices[:, :, 1].T, slices[:, :, 0].T)
-            _, vectors = np.linalg.eig(quotient)
-        except np.linalg.LinAlgError:
-            return None
-        if not np.isfinite(vectors).all():
-            return None
-        if vectors.dtype.kind == "c" and self._turned.dtype.kind != "c":
-            vectors = _real_columns(vectors)
-        left = self._turned[:rank]
-        components = (vectors.T @ left.reshape(rank, -1)).reshape(rank, *left.shape[1:])
-        rows = rank_one_rows(components)
-        factors: list[Array] = [None] * len(self._order)
-        factors[self._order[0]] = np.zeros((rank, self._turned.shape[0]), dtype=rows[0].dtype)
-        for mode, row in zip(self._order[1:], rows, strict=True):
-            factors[mode] = row
-        return tuple(factors)
+def _leading_rows(matrix: Array, count: int) -> Array:
+    """The `count` leading left singular vectors of a matrix, as rows."""
+    if matrix.shape[0] == count:
+        return np.eye(count, dtype=matrix.dtype)
+    _, vectors = np.linalg.eigh(matrix @ matrix.conj().T)
+    return np.ascontiguousarray(vectors[:, ::-1][:, :count].T)
 
 
 def _real_columns(vectors: Array) -> Array:
@@ -200,13 +236,3 @@ def parameters(shape: Sequence[int], rank: int) -> int:
 def overdetermined(shape: Sequence[int], rank: int) -> bool:
     """Whether a core has so many entries per parameter that its residual measures noise."""
     return prod(shape) >= _ENTRIES * parameters(shape, rank)
-
-
-def noise_spread(shape: Sequence[int], core_shape: Sequence[int]) -> float:
-    """How much more noise energy per entry a core chosen by energy holds than a random one.
-
-    The largest (1 + sqrt(d_n r_n / #core))^2 over the modes: the edge of the spectrum of noise.
-    """
-    size = prod(core_shape)
-    pairs = zip(shape, core_shape, strict=True)
-    return float(max((1.0 + np.sqrt(d * r / size)) ** 2 for d, r in pairs))

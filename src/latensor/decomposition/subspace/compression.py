@@ -15,7 +15,7 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.optimize.problem import Problem, multiply_mode, widened
+from latensor.decomposition.optimize.problem import CompleteProblem, multiply_mode, widened
 from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
 
@@ -198,7 +198,11 @@ def _last_vectors(vectors: Array, count: int) -> Array:
 
 
 def compress_contractible(
-    tensor: Contractible, problem: Problem, rank: int, rng: np.random.Generator, rounds: int = 2
+    tensor: Contractible,
+    problem: CompleteProblem,
+    rank: int,
+    rng: np.random.Generator,
+    rounds: int = 2,
 ) -> Compression:
     """Compress a tensor that is known through contractions: sparse, factored or implicit.
 

@@ -17,7 +17,7 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.optimize.problem import DenseProblem, Problem, multiply_mode
+from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, multiply_mode
 from latensor.decomposition.optimize.starts import overdetermined
 from latensor.decomposition.subspace.compression import Compression, leading_directions, unfolding
 
@@ -88,7 +88,7 @@ def narrowed(compression: Compression, rank: int) -> Compression:
 
 
 def sharpened(
-    problem: Problem, compression: Compression, rank: int, rng: np.random.Generator
+    problem: CompleteProblem, compression: Compression, rank: int, rng: np.random.Generator
 ) -> Compression:
     """A compression to `rank` directions per mode, those of the signal rather than of the noise.
 
@@ -117,7 +117,7 @@ def _heights(compression: Compression, shape: Sequence[int], variance: float) ->
 
 
 def _iterated(
-    problem: Problem,
+    problem: CompleteProblem,
     compression: Compression,
     rank: int,
     rng: np.random.Generator,
@@ -142,7 +142,9 @@ def _iterated(
     return Compression(core, tuple(native), base)
 
 
-def _contracted(problem: Problem, bases: Sequence[Array | None], held: int) -> Problem:
+def _contracted(
+    problem: CompleteProblem, bases: Sequence[Array | None], held: int
+) -> CompleteProblem:
     """The tensor in the coordinates of one basis where that is a dense array; itself elsewhere."""
     basis = bases[held]
     if not isinstance(problem, DenseProblem) or basis is None:
@@ -151,7 +153,11 @@ def _contracted(problem: Problem, bases: Sequence[Array | None], held: int) -> P
 
 
 def _others(
-    bases: Sequence[Array | None], view: Problem, problem: Problem, held: int, mode: int | None
+    bases: Sequence[Array | None],
+    view: CompleteProblem,
+    problem: CompleteProblem,
+    held: int,
+    mode: int | None,
 ) -> list[Array | None]:
     """What is left to project a view on: every basis but that of `mode`, and the held one once."""
     done = (mode,) if view is problem else (mode, held)

@@ -1,0 +1,78 @@
+"""Fits from a given start under constraints: a penalty, signs, fixed modes, observed entries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.decomposition.auto.core import Fit
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.sweeps import Sweeps
+from latensor.decomposition.setup import assemble
+from latensor.tensors.cp import CPTensor
+
+# Gains below which sweeps of free factors make way for Levenberg-Marquardt; see `converge`.
+_SLOW = 1e-3
+_MOST_STEPS = 100
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What holds of the factors: a penalty on their squared norms, signs, modes that stay."""
+
+    ridge: float = 0.0
+    nonnegative: tuple[int, ...] = ()
+    fixed: tuple[int, ...] = ()
+
+    def free(self, order: int) -> tuple[int, ...]:
+        """The modes that move."""
+        return tuple(mode for mode in range(order) if mode not in self.fixed)
+
+
+def fit_constrained(
+    problem: Problem,
+    factors: Sequence[Array],
+    constraints: Constraints,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    reference: Array,
+) -> Fit:
+    """The local optimum that a start leads to; its loss has the penalty in it.
+
+    Extrapolated sweeps keep signs; without signs Levenberg-Marquardt takes over where they get
+    slow, and says when nothing is left to gain.
+    """
+    ridge, fixed = constraints.ridge, constraints.fixed
+    modes = constraints.free(len(problem.shape))
+    sweeps = Sweeps(problem, modes, ridge, constraints.nonnegative)
+    floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
+    signed = bool(constraints.nonnegative)
+    rule = StoppingRule(tol if signed else _SLOW, max_iter, 3 if signed else 2, floor)
+
+    def give(factors: Sequence[Array]) -> CPTensor:
+        return assemble(reference, factors, fixed)
+
+    start = sweeps.start(factors)
+    point, status = iterate(sweeps.extrapolated, start, rule, monitor, lambda p: give(p.factors))
+    fit = Fit(point.factors, point.loss, status)
+    if signed or monitor.ended is not None or fit.loss <= floor:
+        return fit
+    model = FreeFactors(problem, ridge, fixed)
+    steps = LevenbergMarquardt(model, tol, floor=floor)
+    rule = replace(rule, tol=tol, max_iter=min(max_iter, _MOST_STEPS), patience=2)
+    reached, status = iterate(
+        steps.step,
+        steps.start(model.stack(fit.factors)),
+        rule,
+        monitor,
+        lambda p: give(model.factors(p.parameters)),
+    )
+    moved = model.factors(reached.parameters)
+    kept = [fit.factors[n] if n in fixed else np.ascontiguousarray(f) for n, f in enumerate(moved)]
+    return Fit(tuple(problem.native(f) for f in kept), reached.loss, status)

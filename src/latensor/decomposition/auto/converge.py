@@ -1,0 +1,136 @@
+"""The fit of a core from a given start: extrapolated sweeps, then Levenberg-Marquardt to `tol`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from latensor.decomposition.auto.core import Core, Fit
+from latensor.decomposition.optimize.iteration import (
+    CONVERGED_STEPS,
+    Monitor,
+    StoppingRule,
+    iterate,
+)
+from latensor.decomposition.optimize.levenberg_marquardt import (
+    FreeFactors,
+    LevenbergMarquardt,
+    promised_gain,
+)
+from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.sweeps import Sweeps
+from latensor.decomposition.result import Status
+
+# Two sweeps in a row that gain less than this make way for Levenberg-Marquardt, of which one step
+# costs about ten sweeps of a core and is worth dozens.
+_SLOW = 1e-3
+_MOST_SWEEPS = 100
+_MOST_STEPS = 100
+# Above this rank one Levenberg-Marquardt step costs more than the sweeps that it saves.
+_LARGEST_RANK = 200
+_MOST_LARGE_SWEEPS = 300
+# Sweeps and steps between two looks at a trial, its looks at most, what a step costs in sweeps,
+# and how many times its last gain may still lie before it.
+_SWEEPS_PER_LOOK, _SWEEP_LOOKS = 10, 10
+_STEPS_PER_LOOK, _STEP_LOOKS = 5, 20
+_STEP_PRICE = 10
+_ON_COURSE = 10.0
+
+
+def converge(core: Core, fit: Fit) -> Fit:
+    """The local optimum of a core that a start leads to."""
+    if core.monitor.ended is not None or core.monitor.reached(fit.loss):
+        return fit
+    sweeps = Sweeps(core.problem)
+    large = core.rank > _LARGEST_RANK
+    rule = StoppingRule(_SLOW, _MOST_SWEEPS, 2, core.smallest)
+    if large:
+        rule = StoppingRule(core.tol, _MOST_LARGE_SWEEPS, 3, core.smallest)
+    point, status = iterate(
+        sweeps.extrapolated,
+        sweeps.start(fit.factors),
+        rule,
+        core.monitor,
+        lambda p: core.assemble(p.factors),
+    )
+    fit = Fit(point.factors, point.loss, status)
+    if core.monitor.ended is not None or fit.loss <= core.smallest:
+        return fit
+    if large:
+        return replace(fit, status=judged(core.problem, fit, core.tol, core.monitor.base))
+    return descend(core.problem, fit, core.tol, _MOST_STEPS, core.monitor, core.assemble)
+
+
+def follow(core: Core, start: Fit, best: float) -> tuple[Fit, int]:
+    """A trial at its optimum, or as far as it was on course for one below `best`.
+
+    A trial goes on only while so many times its last gain would take it below the best. That
+    costs a fifth of what finishing every trial does, and loses few winners.
+
+    Returns
+    -------
+    fit, and what it cost in sweeps
+    """
+    cost, base = 0, core.monitor.base
+    sweeps = Sweeps(core.problem)
+    trial = sweeps.start(start.factors)
+    for _ in range(_SWEEP_LOOKS):
+        before = trial.loss
+        for _ in range(_SWEEPS_PER_LOOK):
+            trial = sweeps.extrapolated(trial)
+        cost += _SWEEPS_PER_LOOK
+        gain = before - trial.loss
+        if gain <= core.tol * (trial.loss + base) or trial.loss - _ON_COURSE * gain > best:
+            return Fit(trial.factors, trial.loss), cost
+        if trial.loss <= core.smallest:
+            return Fit(trial.factors, trial.loss, Status.CONVERGED), cost
+    if core.rank > _LARGEST_RANK:
+        return Fit(trial.factors, trial.loss), cost
+    model = FreeFactors(core.problem)
+    steps = LevenbergMarquardt(model, core.tol, base, core.smallest)
+    point, status = steps.start(model.stack(trial.factors)), Status.MAX_ITER
+    for _ in range(_STEP_LOOKS):
+        before = point.loss
+        for _ in range(_STEPS_PER_LOOK):
+            last = point.loss
+            point = steps.step(point)
+            cost += _STEP_PRICE
+            if point.stationary or last - point.loss <= core.tol * (point.loss + base):
+                status = Status.CONVERGED
+                break
+        if status is Status.CONVERGED or point.loss - _ON_COURSE * (before - point.loss) > best:
+            break
+    return Fit(model.factors(point.parameters), point.loss, status), cost
+
+
+def descend(
+    problem: Problem,
+    fit: Fit,
+    tol: float,
+    max_iter: int,
+    monitor: Monitor,
+    assemble: Any,
+) -> Fit:
+    """Levenberg-Marquardt steps until none promises to lower the loss by more than `tol` of it."""
+    model = FreeFactors(problem)
+    floor = max((10 * problem.epsilon) ** 2, 1e-28) * problem.squared_norm
+    steps = LevenbergMarquardt(model, tol, monitor.base, floor)
+    rule = StoppingRule(tol, max_iter, 2, floor)
+    begin = steps.start(model.stack(fit.factors))
+    point, status = iterate(
+        steps.step, begin, rule, monitor, lambda p: assemble(model.factors(p.parameters))
+    )
+    factors = tuple(
+        problem.native(np.ascontiguousarray(f)) for f in model.factors(point.parameters)
+    )
+    return Fit(factors, point.loss, status)
+
+
+def judged(problem: Problem, fit: Fit, tol: float, base: float = 0.0) -> Status:
+    """CONVERGED where a Gauss-Newton step promises less than `tol` allows, MAX_ITER elsewhere."""
+    gain = promised_gain(problem, fit.factors)
+    rounding = (10 * problem.epsilon) ** 2 * problem.squared_norm
+    allowed = max(CONVERGED_STEPS * tol * (fit.loss + base), rounding)
+    return Status.CONVERGED if gain <= allowed else Status.MAX_ITER

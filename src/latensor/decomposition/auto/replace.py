@@ -1,0 +1,49 @@
+"""The one move between optima: take some components out, put as many in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.decomposition.auto.core import Core, Fit, component_costs
+from latensor.decomposition.optimize.starts import leading_rank_one, random_start
+from latensor.decomposition.optimize.sweeps import Sweeps, balanced
+
+# Sweeps that settle the others before a component is added from the residual.
+_SWEEPS_PER_COMPONENT = 5
+
+
+def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "residual") -> Fit:
+    """A start with some components taken out and as many put in.
+
+    Parameters
+    ----------
+    remove : indices of the components to take out
+    add : "residual" for one after the other from what the residual needs most, with a few sweeps
+        between; "random" for Gaussian ones of the usual size
+    """
+    sweeps = Sweeps(core.problem)
+    kept = [np.delete(f, remove, axis=0) for f in balanced(fit.factors)]
+    if add == "random":
+        rows = random_start(core.shape, len(remove), core.rng, core.problem.tensor.dtype)
+        norms = [np.linalg.norm(f, axis=1).mean() for f in kept if len(f)]
+        size = float(np.mean(norms)) if norms else 1.0
+        joined = [np.vstack([f, size * row]) for f, row in zip(kept, rows, strict=True)]
+        point = sweeps.start(joined)
+        return Fit(point.factors, point.loss)
+    point = sweeps.start(kept)
+    for _ in remove:
+        for _ in range(_SWEEPS_PER_COMPONENT):
+            point = sweeps.extrapolated(point)
+        rows, energy = leading_rank_one(core.problem.residual(point.factors), core.rng)
+        scale = energy ** (0.5 / len(rows))
+        pairs = zip(point.factors, rows, strict=True)
+        point = sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
+    return Fit(point.factors, point.loss)
+
+
+def weakest(factors: Sequence[Array], count: int) -> Array:
+    """The components that are cheapest to miss."""
+    return np.argsort(component_costs(factors))[:count]

@@ -1,0 +1,99 @@
+"""Other optima of a core: components replaced, fits compared until they agree.
+
+A local optimum mostly differs from a better one by a few components that sit in the wrong place.
+One move serves all: take some components out, put as many in, from what the residual needs or at
+random, and fit again. Where noise explains the residual, or two fits agree, nothing is looked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import cycle
+
+from latensor.decomposition.auto.converge import follow
+from latensor.decomposition.auto.core import Core, Fit, component_costs
+from latensor.decomposition.auto.exchange import Exchange
+from latensor.decomposition.auto.replace import replace_components, weakest
+from latensor.decomposition.optimize.multistart import Multistart
+from latensor.decomposition.optimize.starts import leading_rank_one
+
+# Fractions of the components that trials replace, the cheapest to miss; all of them at random.
+_FRACTIONS = (0.4, 1.0, 0.2)
+_SAME_OPTIMUM = 1e-5
+_AGREEMENTS, _DISAGREEMENTS = 3, 4
+# A residual whose leading rank-one term has this fraction of what the weakest component is worth
+# may need a component there. Swaps are kept only where they lower the loss by the other figure.
+_WORTH_TRYING = 0.1
+_WORTH_KEEPING = 1e-3
+_MOST_SWAPS = 4
+# Entries times rank up to which a tensor that could not be compressed is worth other starts, and
+# exchanges.
+_SMALL_TENSOR = 1 << 18
+_TINY_TENSOR = 1 << 14
+# Exchanges may take so many sweeps per component over a core of so many entries times rank; over
+# a larger one as many fewer, down to what finds nothing.
+_EXCHANGE_SWEEPS, _FEWEST_SWEEPS = 250, 50
+_EXCHANGED_CORE = 1 << 20
+
+
+def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
+    """Better and better fits of a core, from searches of growing cost."""
+    if core.monitor.ended is not None or core.accepts(fit) or core.rank == 1:
+        return
+    best = fit
+    if not core.cheap:
+        best = _swapped(core, best)
+        if best is not fit:
+            yield best
+    work = core.problem.tensor.size * core.rank
+    if not thorough or not (core.cheap or work <= _SMALL_TENSOR) or core.accepts(best):
+        return
+    rule = Multistart(_SAME_OPTIMUM, _AGREEMENTS, _DISAGREEMENTS, base=core.monitor.base)
+    found = rule.search(best, _others(core, best))
+    if found.state is not best:
+        best = core.told(found.state)
+        yield best
+    affordable = core.cheap or work <= _TINY_TENSOR
+    fraction = min(_EXCHANGED_CORE / work, 1.0)
+    undecided = found.disagreements >= _DISAGREEMENTS and affordable
+    if undecided and _EXCHANGE_SWEEPS * fraction >= _FEWEST_SWEEPS:
+        yield from Exchange(core).walks(best, int(_EXCHANGE_SWEEPS * fraction * core.rank))
+
+
+def _others(core: Core, fit: Fit) -> Iterator[Fit]:
+    """Fits from other starts, each from the best one so far."""
+    silent, best = core.silent(), fit
+    for fraction in cycle(_FRACTIONS):
+        if core.monitor.ended is not None:
+            return
+        count = max(int(fraction * core.rank), 2)
+        if fraction == 1.0 or count >= core.rank:
+            start = replace_components(core, best, range(core.rank), "random")
+        else:
+            start = replace_components(core, best, weakest(best.factors, count))
+        other, _ = follow(silent, start, best.loss)
+        best = min(best, other, key=lambda f: f.loss)
+        yield other
+
+
+def _swapped(core: Core, fit: Fit) -> Fit:
+    """Pairs of components replaced while the residual has room for one and that helps.
+
+    For tensors that are fitted whole, over which a trial costs as much as the fit itself.
+    """
+    silent = core.silent()
+    for _ in range(_MOST_SWAPS):
+        if core.monitor.ended is not None or fit.loss <= core.smallest or core.rank < 3:
+            break
+        enough = _WORTH_TRYING * component_costs(fit.factors).min()
+        if fit.loss <= enough:  # and no part of the residual is larger than it
+            break
+        _, energy = leading_rank_one(core.problem.residual(fit.factors), core.rng)
+        if energy <= enough:
+            break
+        start = replace_components(core, fit, weakest(fit.factors, 2))
+        trial, _ = follow(silent, start, fit.loss)
+        if trial.loss >= fit.loss * (1 - _WORTH_KEEPING):
+            break
+        fit = core.told(trial)
+    return fit
