@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-matrices \
+.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
 
@@ -57,6 +57,9 @@ bench-cp: $(VENV)/.installed-dev  ## CP beside TensorLy and pyttb: time to the p
 
 bench-tucker: $(VENV)/.installed-dev  ## Tucker beside TensorLy and pyttb
 	$(BIN)/python -m benchmarks.tucker
+
+bench-slices: $(VENV)/.installed-dev  ## PARAFAC2 and tensor trains beside TensorLy
+	$(BIN)/python -m benchmarks.slices_and_trains
 
 bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 	$(BIN)/python -m benchmarks.matrices
