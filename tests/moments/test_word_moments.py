@@ -9,11 +9,14 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from latensor.arrays.threads import inner_threads
 from latensor.exceptions import InvalidInputError
-from latensor.moments.word_core import WordCoreAccumulator
-from latensor.moments.word_powers import WordPowerAccumulator, WordSliceAccumulator
-from latensor.moments.word_totals import WordTotalsAccumulator
-from latensor.moments.words import WordPairAccumulator, WordTripleAccumulator
+from latensor.moments.batch import Batch
+from latensor.moments.documents import DocumentBatch
+from latensor.moments.word_core import WordCoreSums
+from latensor.moments.word_powers import WordPowerSums, WordSliceSums
+from latensor.moments.word_totals import WordTotalSums
+from latensor.moments.words import WordPairSums, WordTripleSums
 
 WORDS, CAP = 5, 6.0
 
@@ -27,6 +30,12 @@ def documents(seed: int, n: int = 12, longest: int = 8, dtype=np.float64):
         ]
     )
     return scipy.sparse.csr_array(counts.astype(dtype))
+
+
+def batch(counts, weights=None, kind=Batch):
+    weights = np.ones(counts.shape[0]) if weights is None else np.asarray(weights, dtype=float)
+    whole = kind((counts,), weights, np.arange(len(weights), dtype=np.uint64))
+    return whole if (weights > 0).all() else whole.take(np.flatnonzero(weights))
 
 
 def by_tokens(counts, scale, weights=None):
@@ -55,26 +64,26 @@ def test_moments_are_averages_over_tuples_of_different_tokens(seed, rank):
     counts = documents(seed)
     rng = np.random.default_rng(seed + 100)
     basis, scale = rng.standard_normal((WORDS, rank)), rng.uniform(0.5, 2.0, WORDS)
-    found = WordTripleAccumulator(basis, scale, CAP).update(counts).finalize()
+    found = WordTripleSums(basis, scale, CAP).update(batch(counts)).finalize()
     first, second, third = by_tokens(counts, scale)
     np.testing.assert_allclose(found.mean, first, atol=1e-13)
     np.testing.assert_allclose(found.product, second @ basis, atol=1e-13)
     expected = np.einsum("abc,ax,by,cz->xyz", third, basis, basis, basis)
     np.testing.assert_allclose(found.triples, expected, atol=1e-12)
-    pairs = WordPairAccumulator(basis, scale, CAP).update(counts).finalize()
+    pairs = WordPairSums(basis, scale, CAP).update(batch(counts)).finalize()
     np.testing.assert_allclose(pairs.product, found.product, atol=1e-14)
-    powers = WordPowerAccumulator(basis, scale, CAP).update(counts).finalize()
+    powers = WordPowerSums(basis, scale, CAP).update(batch(counts)).finalize()
     np.testing.assert_allclose(powers.powers, np.einsum("xyy->xy", expected), atol=1e-12)
     directions = rng.standard_normal((rank, 2))
-    slices = WordSliceAccumulator(basis, scale, CAP, directions=directions)
-    found = slices.update(counts[:4]).update(counts[4:]).finalize()
+    slices = WordSliceSums(basis, scale, CAP, directions=directions)
+    found = slices.update(batch(counts[:4])).update(batch(counts[4:])).finalize()
     np.testing.assert_allclose(found.slices, expected @ directions, atol=1e-12)
 
 
 def test_whole_is_the_weighted_average_of_the_halves():
     counts = documents(1, n=60)
     basis = np.eye(WORDS)
-    sums = WordTripleAccumulator(basis, np.ones(WORDS), CAP).update(counts)
+    sums = WordTripleSums(basis, np.ones(WORDS), CAP).update(batch(counts))
     whole, (first, second) = sums.finalize(), sums.halves()
     assert np.abs(first.triples - second.triples).max() > 1e-3
     between = (whole.mean - second.mean) / (first.mean - second.mean)
@@ -88,9 +97,9 @@ def test_whole_is_the_weighted_average_of_the_halves():
 def test_any_split_and_order_merges_to_the_whole(seed, cut, swap):
     counts = documents(seed, n=20)
     basis = np.random.default_rng(seed).standard_normal((WORDS, 3))
-    new = lambda: WordTripleAccumulator(basis, np.ones(WORDS), CAP)  # noqa: E731
-    whole = new().update(counts).finalize()
-    parts = [new().update(counts[:cut]), new().update(counts[cut:])]
+    new = lambda: WordTripleSums(basis, np.ones(WORDS), CAP)  # noqa: E731
+    whole = new().update(batch(counts)).finalize()
+    parts = [new().update(batch(counts[:cut])), new().update(batch(counts[cut:]))]
     if swap:
         parts.reverse()
     merged = parts[0].merge(pickle.loads(pickle.dumps(parts[1]))).finalize()
@@ -102,15 +111,15 @@ def test_any_split_and_order_merges_to_the_whole(seed, cut, swap):
 def test_a_weight_repeats_the_document():
     counts, weights = documents(3), np.array([0, 1, 2, 3] * 3)
     basis, ones = np.eye(WORDS), np.ones(WORDS)
-    weighted = WordTripleAccumulator(basis, ones, CAP).update(counts, weights)
+    weighted = WordTripleSums(basis, ones, CAP).update(batch(counts, weights))
     repeated = counts[np.repeat(np.arange(12), weights)]
-    plain = WordTripleAccumulator(basis, ones, CAP).update(repeated)
+    plain = WordTripleSums(basis, ones, CAP).update(batch(repeated))
     for left, right in zip(
         (weighted.finalize(), *weighted.halves()), (plain.finalize(), *plain.halves()), strict=True
     ):
         np.testing.assert_allclose(left.triples, right.triples, atol=1e-13)
         assert left.effective_size == pytest.approx(right.effective_size)
-    totals = WordTotalsAccumulator(WORDS).update(counts, weights).finalize()
+    totals = WordTotalSums(WORDS).update(batch(counts, weights)).finalize()
     np.testing.assert_allclose(totals.totals, repeated.sum(axis=0))
     np.testing.assert_allclose(totals.document_frequencies, (repeated > 0).sum(axis=0))
 
@@ -119,10 +128,10 @@ def test_every_number_of_threads_gives_the_same_bits():
     rng = np.random.default_rng(0)
     counts = scipy.sparse.csr_array(rng.poisson(0.2, (3000, 40)).astype(np.float32))
     basis, scale = rng.standard_normal((40, 6)), rng.uniform(0.5, 2, 40)
-    found = [
-        WordTripleAccumulator(basis, scale, 10.0, n_threads=n).update(counts).finalize()
-        for n in (1, 2, 5)
-    ]
+    found = []
+    for n in (1, 2, 5):
+        with inner_threads(n):
+            found.append(WordTripleSums(basis, scale, 10.0).update(batch(counts)).finalize())
     for other in found[1:]:
         assert np.array_equal(found[0].triples, other.triples)
         assert np.array_equal(found[0].product, other.product)
@@ -133,7 +142,7 @@ def test_single_precision_is_near_double():
     counts = scipy.sparse.csr_array(rng.poisson(0.2, (2000, 40)).astype(np.float32))
     basis, scale = np.linalg.qr(rng.standard_normal((40, 6)))[0], np.ones(40)
     narrow, wide = (
-        WordTripleAccumulator(basis, scale, 10.0).update(counts.astype(dtype)).finalize()
+        WordTripleSums(basis, scale, 10.0).update(batch(counts.astype(dtype))).finalize()
         for dtype in (np.float32, np.float64)
     )
     size = np.abs(wide.triples).max()
@@ -143,9 +152,9 @@ def test_single_precision_is_near_double():
 def test_totals_count_empty_and_short_documents():
     counts = scipy.sparse.csr_array(np.array([[0, 0], [1, 0], [1, 1], [2, 1]], dtype=np.float32))
     totals = (
-        WordTotalsAccumulator(2)
-        .update(counts[:2])
-        .merge(WordTotalsAccumulator(2).update(counts[2:]))
+        WordTotalSums(2)
+        .update(batch(counts[:2]))
+        .merge(WordTotalSums(2).update(batch(counts[2:])))
         .finalize()
     )
     assert (totals.n_documents, totals.n_empty, totals.n_short, totals.n_tokens) == (4, 1, 2, 6)
@@ -158,14 +167,13 @@ def test_memory_that_is_used_again_changes_nothing(dtype):
     rng = np.random.default_rng(3)
     scale = rng.uniform(0.5, 2.0, WORDS)
     first, second = rng.standard_normal((2, WORDS, 2)).astype(dtype)
-    before = WordPairAccumulator(first, scale, CAP).update(documents(4, dtype=dtype))
+    before = WordPairSums(first, scale, CAP).update(batch(documents(4, dtype=dtype)))
     counts = documents(5, dtype=dtype)
     for parts in ((counts,), (counts[:4], counts[4:]), (counts[:1],)):
-        fresh = WordPairAccumulator(second, scale, CAP)
+        fresh = WordPairSums(second, scale, CAP)
         again = before.turned(second)
         for part in parts:
-            fresh.update(part)
-            again.update(part)
+            fresh, again = fresh.update(batch(part)), again.update(batch(part))
         room = np.full((WORDS, 2), np.nan, dtype)
         for one, other in zip(fresh.halves(), again.halves(), strict=True):
             np.testing.assert_array_equal(one.product, other.product)
@@ -177,14 +185,14 @@ def test_memory_that_is_used_again_changes_nothing(dtype):
 
 def test_what_does_not_fit_together_is_refused():
     basis, ones = np.eye(WORDS), np.ones(WORDS)
-    start = WordPairAccumulator(basis, ones, CAP)
+    start = WordPairSums(basis, ones, CAP)
     with pytest.raises(InvalidInputError, match="different subspaces"):
-        start.merge(WordPairAccumulator(2 * basis, ones, CAP))
+        start.merge(WordPairSums(2 * basis, ones, CAP))
     with pytest.raises(InvalidInputError, match="cannot merge"):
-        start.merge(WordTripleAccumulator(basis, ones, CAP))
+        start.merge(WordTripleSums(basis, ones, CAP))
     with pytest.raises(InvalidInputError, match="3 words, but those before had 5"):
-        start.update(scipy.sparse.csr_array(np.ones((2, 3))))
-    assert start.update(scipy.sparse.csr_array((0, WORDS))).finalize().product.max() == 0
+        start.update(batch(scipy.sparse.csr_array(np.ones((2, 3)))))
+    assert start.update(batch(scipy.sparse.csr_array((0, WORDS)))).finalize().product.max() == 0
 
 
 @pytest.mark.parametrize("weighted", [False, True])
@@ -194,10 +202,10 @@ def test_core_moments_are_the_pairs_along_the_directions(weighted):
     directions, scale = rng.standard_normal((WORDS, 3)), rng.uniform(0.5, 2.0, WORDS)
     weights = rng.uniform(0.5, 2.0, counts.shape[0]) if weighted else None
     mean, pairs, _ = by_tokens(counts, scale, weights)
-    found = WordCoreAccumulator(directions, scale, CAP).update(counts, weights).finalize()
+    found = WordCoreSums(directions, scale, CAP).update(batch(counts, weights)).finalize()
     np.testing.assert_allclose(found.first, directions.T @ mean, atol=1e-12)
     np.testing.assert_allclose(found.second, directions.T @ pairs @ directions, atol=1e-12)
-    sums = WordPairAccumulator(directions, scale, CAP).update(counts, weights)
+    sums = WordPairSums(directions, scale, CAP).update(batch(counts, weights))
     assert found.effective_size == pytest.approx(sums.pairs().effective_size, rel=1e-12)
     merged = sums.core((0,)).merged(sums.core((1,)))
     for other in (sums.core(), merged):

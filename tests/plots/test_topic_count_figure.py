@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from latensor import plots
-from latensor.estimation.topic_count import TopicCount
+from latensor.models.topics.count import TopicCount
 from latensor.exceptions import InvalidInputError
 
 SPECTRUM = np.array([5.0, 2.0, 1.5, 0.1, -0.05])

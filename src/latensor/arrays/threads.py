@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -83,6 +84,24 @@ def thread_count(n_jobs: int | None = None) -> int:
         if value.isdigit() and int(value) > 0:
             return min(int(value), processors)
     return processors
+
+
+_inner: ContextVar[int] = ContextVar("inner threads", default=1)
+
+
+@contextmanager
+def inner_threads(count: int) -> Iterator[None]:
+    """Lend so many threads to the compiled loops that run inside the block, in this thread."""
+    token = _inner.set(count)
+    try:
+        yield
+    finally:
+        _inner.reset(token)
+
+
+def inner_thread_count() -> int:
+    """The threads that compiled loops may use here: one, unless they were lent more."""
+    return _inner.get()
 
 
 def run_tasks(

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, TypeVar
 
-from latensor.arrays.threads import one_blas_thread, thread_count
+from latensor.arrays.threads import inner_threads, one_blas_thread, thread_count
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded
 from latensor.moments.unit_sample import Sample
@@ -44,10 +44,15 @@ class Merging:
         return values[0] if values else start.empty()
 
 
-def fold_leaf(start: A, leaf: list[Batch]) -> A:
+def fold_leaf(start: A, leaf: Sequence[Batch]) -> A:
     """The units of a few blocks."""
+    return fill(start, [Batch.joined(leaf)] if start.joins_blocks else leaf)
+
+
+def fill(start: A, batches: Iterable[Batch]) -> A:
+    """One accumulator over batches, one after the other."""
     total = start.empty()
-    for batch in [Batch.joined(leaf)] if start.joins_blocks else leaf:
+    for batch in batches:
         total = total.update(batch)
     return total
 
@@ -69,6 +74,10 @@ class LocalEngine:
         shards = Merging()
         with one_blas_thread():
             for number in range(len(source.shards)):
+                if start.threads_inside:
+                    with inner_threads(self.n_threads):
+                        shards.add(fill(start, source.batches(number)))
+                    continue
                 merging = Merging()
                 for leaf in self._ordered(fold_leaf, start, source, number):
                     merging.add(leaf)

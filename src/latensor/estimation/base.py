@@ -119,9 +119,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._forget(everything=True)
         stream = Stream(seed_of(self.random_state))
         run = Run(source, stream.seed, engine=self._engine(source), callback=callback)
-        learned = learn(run, self._model(), self._effort(), given=self._given(source))
+        model = self._model()
+        learned = learn(run, model, self._effort(), given=self._given(source))
         count = run.n_units if run.n_folds else len(source.in_memory or ())
-        self._stream = replace(stream.fixed_by(learned), count=count)
+        self._stream = replace(stream.fixed_by(learned, model.stream_size), count=count)
         self._adopt(learned.answer, learned.frame)
         self._warn(learned.answer)
         return self
@@ -256,11 +257,11 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _fixed(self, stream: Stream, now: bool = False) -> Stream:
         """The stream with its coordinates chosen, once it holds enough units to do so."""
-        if stream.frame is not None or not (now or stream.n_held >= self._model().pilot_size):
+        if stream.frame is not None or not (now or self._model().is_pilot(stream.held)):
             return stream
         run = self._held_run(stream)
         learned = learn(run, self._model(), self._effort(), streaming=True)
-        return stream.fixed_by(learned)
+        return stream.fixed_by(learned, self._model().stream_size)
 
     def _summed(self, stream: Stream, framed: Stream) -> Stream:
         """A stream that still holds its units, in the coordinates of another one."""

@@ -6,7 +6,7 @@ It never sees the data itself, only what folds and samples of it give.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic
 
@@ -140,6 +140,14 @@ class Model(Generic[State]):
     search_size: ClassVar[int] = 20_000
     # Steps of EM that repair the noise of a read-off before other starts stand beside it.
     first_steps: ClassVar[int] = 10
+    # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
+    stream_size: ClassVar[int | None] = None
+    # Whether `locally` refines streams too.
+    refines_streams: ClassVar[bool] = False
+
+    def is_pilot(self, held: Sequence[Batch]) -> bool:
+        """Whether these units are enough for a stream to fix its frame."""
+        return sum(map(len, held)) >= self.pilot_size
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         """The frame, by any number of folds; wider for a stream, which sees more data later."""
@@ -234,7 +242,13 @@ class Model(Generic[State]):
         raise NotImplementedError(f"{type(self).__name__} must say what its answer stands for")
 
     def locally(self, run: Run, frame: Frame, answer: Answer[State]) -> Answer[State] | None:
-        """A faster or more exact refiner for data in memory; None for the common one."""
+        """A faster or more exact refiner of a model's own; None for the common one."""
+        return None
+
+    def corrected(
+        self, run: Run, frame: Frame, sums: Joint, answer: Answer[State]
+    ) -> Answer[State] | None:
+        """What a stream makes of its sums; None for corrected EM."""
         return None
 
 
@@ -301,7 +315,8 @@ def learn(
         return Learned(frame, moments, sample, Answer(None))
     answer = model.read_off(frame, moments, run.rng("read off"))
     local = None
-    if effort.refine != 0 and not streaming and given is None:
+    elsewhere = given is not None or (streaming and not model.refines_streams)
+    if effort.refine != 0 and not elsewhere:
         local = model.locally(run, frame, answer)
     if local is not None:
         answer = local
@@ -421,6 +436,9 @@ def streamed(
     if "statistics" not in sums:
         model.check_moments(frame, answer)
         return answer
+    own = model.corrected(run, frame, sums, answer)
+    if own is not None:
+        return own
     at, sample = sums["statistics"], sums["sample"]
     family = at.family
     fold = run.prepared(family, sample.units)

@@ -39,6 +39,10 @@ class _Counted(Folded):
     def joins_blocks(self) -> bool:  # type: ignore[override]
         return bool(self.inner.joins_blocks)
 
+    @property
+    def threads_inside(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.threads_inside)
+
     def empty(self) -> _Counted:
         return _Counted(self.inner.empty())
 
@@ -95,10 +99,14 @@ class Run:
             if self._journal is not None:
                 self._journal.put(key, found.message())
         self._check_count(found.count)
-        if self._callback is not None:
-            self._callback(name, self.n_folds)
+        self.tell(name)
         result: A = found.inner
         return result
+
+    def tell(self, name: str) -> None:
+        """Let the callback know that a step is done."""
+        if self._callback is not None:
+            self._callback(name, self.n_folds)
 
     def _check_count(self, count: int) -> None:
         if self.n_units not in (-1, count):

@@ -55,17 +55,15 @@ class Stream:
             return self.answer is None
         return "sample" in self.sums and self.sums["sample"].is_everything
 
-    def fixed_by(self, learned: Learned[object]) -> Stream:
-        """The stream that goes on in the frame of a fit."""
+    def fixed_by(self, learned: Learned[object], most: int | None = None) -> Stream:
+        """The stream that goes on in the frame of a fit, with at most so many of its units."""
         answer = learned.answer
         if learned.moments is None:
             return replace(self, held=(), frame=learned.frame, answer=answer)
         members = dict(learned.moments.members)
         if answer.statistics is not None and learned.sample is not None:
-            members |= {
-                "statistics": answer.statistics,
-                "sample": replace(learned.sample, below=1.0),
-            }
+            sample = learned.sample if most is None else learned.sample.limited(most)
+            members |= {"statistics": answer.statistics, "sample": replace(sample, below=1.0)}
         frame = replace(learned.frame, known={}, pilot=answer.state)
         return replace(self, held=(), frame=frame, sums=Joint(members))
 

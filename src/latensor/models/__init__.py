@@ -4,7 +4,6 @@ from latensor.estimation.files import load
 from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.ica import ICA
-from latensor.models.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.matrices.cca import CCA
 from latensor.models.matrices.pca import PCA
 from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
@@ -12,7 +11,8 @@ from latensor.models.mixtures.gaussian import GaussianMixture
 from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
-from latensor.models.single_topic import SingleTopic
+from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
+from latensor.models.topics.single_topic import SingleTopic
 from latensor.models.views.multi_view import MultiViewMixture
 
 __all__ = [

@@ -59,6 +59,27 @@ def times_matrix(
 
 
 @compiled()
+def add_times_matrix(
+    indptr: Any, indices: Any, data: Any, first: int, last: int, matrix: Any, out: Any
+) -> None:
+    """Add rows first..last-1 of a sparse matrix (n, m) times a matrix (m, r) to out (n, r)."""
+    width = matrix.shape[1]
+    row = np.zeros(width, matrix.dtype)
+    for i in range(first, last):
+        if indptr[i] == indptr[i + 1]:
+            continue
+        row[:] = 0
+        for p in range(indptr[i], indptr[i + 1]):
+            count = data[p]
+            other = matrix[indices[p]]
+            for j in range(width):
+                row[j] += count * other[j]
+        place = out[i]
+        for j in range(width):
+            place[j] += row[j]
+
+
+@compiled()
 def without_same_word(factor: Any, sums: Any, first: int, same: Any, basis: Any, out: Any) -> None:
     """Rows factor_v sums_v - same_v basis_v, (V, r); of the sums the columns from `first` on."""
     for v in range(out.shape[0]):

@@ -36,11 +36,12 @@ class Kind(Enum):
 
 
 # Sizes at which a block and its products stay in the cache (2,048 rows of 20 numbers: 0.3 MB).
+# Sums over documents have as many rows as there are words: enough documents that each word occurs.
 _BLOCK = {
     Kind.ROWS: 2048,
     Kind.TARGETED: 2048,
     Kind.VIEWS: 2048,
-    Kind.DOCUMENTS: 512,
+    Kind.DOCUMENTS: 4096,
     Kind.SEQUENCES: 8192,
     Kind.GRAPH: 512,
 }

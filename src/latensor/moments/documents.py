@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 
-from latensor.arrays.threads import run_tasks
+from latensor.arrays.threads import inner_thread_count, run_tasks
+from latensor.moments.batch import Batch
 
 
 @dataclass(frozen=True)
@@ -37,13 +39,17 @@ class DocumentHalf:
         """The precision of the counts."""
         return self.documents[2].dtype
 
-    def project(self, matrix: Any, n_threads: int) -> Any:
+    def project(self, matrix: Any) -> Any:
         """Counts (n, V) times a matrix (V, r)."""
-        return sparse_product(self.documents, matrix, n_threads)
+        return sparse_product(self.documents, matrix)
 
-    def spread(self, rows: Any, n_threads: int, out: Any = None) -> Any:
+    def spread(self, rows: Any, out: Any = None) -> Any:
         """Transposed counts (V, n) times rows (n, r), in `out` where that is given and fits."""
-        return sparse_product(self.words, rows, n_threads, out)
+        return sparse_product(self.words, rows, out)
+
+    def add_spread(self, rows: Any, out: Any) -> None:
+        """Add transposed counts (V, n) times rows (n, r) to `out` (V, r), in place."""
+        add_sparse_product(self.words, rows, out)
 
 
 @dataclass(frozen=True)
@@ -52,6 +58,63 @@ class PreparedDocuments:
 
     n_features: int
     halves: tuple[DocumentHalf, DocumentHalf]
+
+
+class Choice(Protocol):
+    """Which documents are held out."""
+
+    def mask(self, batch: Any) -> Any:
+        """(n,) bool of (n, V) counts."""
+
+
+@dataclass(frozen=True, eq=False)
+class DocumentBatch(Batch):
+    """Documents that stay in memory, prepared for the first pass that asks for it."""
+
+    @cached_property
+    def prepared(self) -> PreparedDocuments:
+        """In the precision of the counts."""
+        return prepare_documents(self.rows, self.weights)
+
+    @cached_property
+    def prepared_in_single(self) -> PreparedDocuments:
+        """In single precision."""
+        return in_single(self.prepared)
+
+    @cached_property
+    def _without(self) -> dict[Choice, DocumentBatch]:
+        return {}
+
+    def without(self, choice: Choice) -> DocumentBatch:
+        """The documents that are not held out."""
+        if choice not in self._without:
+            part = self.take(np.flatnonzero(~choice.mask(self.rows)))
+            self._without[choice] = DocumentBatch(part.parts, part.weights, part.keys)
+        return self._without[choice]
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"parts": self.parts, "weights": self.weights, "keys": self.keys}
+
+
+def prepared_documents(batch: Batch, single: bool = False) -> PreparedDocuments:
+    """The documents of a batch as accumulators read them, made ready now or before.
+
+    Parameters
+    ----------
+    batch : whose first part are (n, V) CSR counts
+    single : bool, in single precision whatever that of the counts
+    """
+    if isinstance(batch, DocumentBatch):
+        return batch.prepared_in_single if single else batch.prepared
+    prepared = prepare_documents(batch.rows, batch.weights)
+    return in_single(prepared) if single else prepared
+
+
+def without(batch: Batch, choice: Choice) -> Batch:
+    """The documents of a batch that are not held out."""
+    if isinstance(batch, DocumentBatch):
+        return batch.without(choice)
+    return batch.take(np.flatnonzero(~choice.mask(batch.rows)))
 
 
 def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:
@@ -64,6 +127,8 @@ def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:
     """
     from latensor.moments._kernels import mark_halves
 
+    if weights is not None and (np.asarray(weights) == 1).all():
+        weights = None
     marks = np.zeros(batch.shape[0], bool)
     mark_halves(batch.indptr, batch.indices, batch.data, marks)
     halves = []
@@ -82,9 +147,9 @@ def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:
     return PreparedDocuments(batch.shape[1], (halves[0], halves[1]))
 
 
-def in_single(documents: Any) -> Any:
+def in_single(documents: PreparedDocuments) -> PreparedDocuments:
     """Prepared documents in single precision; what they are made of is shared, not copied."""
-    if not isinstance(documents, PreparedDocuments) or documents.halves[0].dtype == np.float32:
+    if documents.halves[0].dtype == np.float32:
         return documents
 
     def single(arrays: tuple[Any, Any, Any]) -> tuple[Any, Any, Any]:
@@ -97,31 +162,41 @@ def in_single(documents: Any) -> Any:
     return PreparedDocuments(documents.n_features, (first, second))
 
 
-def sparse_product(
-    arrays: tuple[Any, Any, Any], matrix: Any, n_threads: int, out: Any = None
-) -> Any:
+def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, out: Any = None) -> Any:
     """A CSR matrix (n, m), given as (indptr, indices, data), times a matrix (m, r).
 
     In the memory of `out` where that is given and fits.
     """
     from latensor.moments._kernels import times_matrix
 
-    n_rows = arrays[0].size - 1
     matrix = np.ascontiguousarray(matrix)
-    out = room_for((n_rows, matrix.shape[1]), matrix.dtype, out)
+    out = room_for((arrays[0].size - 1, matrix.shape[1]), matrix.dtype, out)
+    _by_rows(times_matrix, arrays, matrix, out)
+    return out
+
+
+def add_sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, out: Any) -> None:
+    """Add a CSR matrix (n, m) times a matrix (m, r) to `out` (n, r): only rows with entries."""
+    from latensor.moments._kernels import add_times_matrix
+
+    _by_rows(add_times_matrix, arrays, np.ascontiguousarray(matrix), out)
+
+
+def _by_rows(kernel: Any, arrays: tuple[Any, Any, Any], matrix: Any, out: Any) -> None:
+    """Rows shared among the threads that were lent; each row belongs to one."""
+    n_threads = inner_thread_count()
     # Parts of equally many nonzeros rather than rows: frequent words are far longer than others.
     ends: list[int] = []
     if n_threads > 1:
         cuts = np.linspace(0, arrays[0][-1], 4 * n_threads + 1)
         ends = np.searchsorted(arrays[0], cuts[1:-1]).tolist()
-    edges = [0, *ends, n_rows]
+    edges = [0, *ends, arrays[0].size - 1]
     tasks = [
         (*arrays, start, stop, matrix, out)
         for start, stop in itertools.pairwise(edges)
         if stop > start
     ]
-    run_tasks(times_matrix, tasks, n_threads)
-    return out
+    run_tasks(kernel, tasks, n_threads)
 
 
 def room_for(shape: tuple[int, ...], dtype: Any, spare: Any = None) -> Any:

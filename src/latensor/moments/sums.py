@@ -63,6 +63,9 @@ class Folded:
 
     # Whether `update` is cheaper on a whole leaf of blocks than on each of them.
     joins_blocks: ClassVar[bool] = False
+    # Whether `update` shares its work among threads (`inner_threads`): where the sums are large, a
+    # fold then fills one accumulator in place, and none for every thread.
+    threads_inside: ClassVar[bool] = False
 
     def empty(self) -> Self:
         """The same frame, nothing seen."""
@@ -148,6 +151,10 @@ class Joint(Folded):
     def joins_blocks(self) -> bool:  # type: ignore[override]
         return any(member.joins_blocks for member in self.members.values())
 
+    @property
+    def threads_inside(self) -> bool:  # type: ignore[override]
+        return any(m.threads_inside for m in self.members.values())
+
     def __getitem__(self, name: str) -> Any:
         return self.members[name]
 
@@ -191,6 +198,10 @@ class Grouped(Folded):
     joins_blocks: ClassVar[bool] = True
     groups: tuple[Any, ...]
     seed: int
+
+    @property
+    def threads_inside(self) -> bool:  # type: ignore[override]
+        return bool(self.groups[0].threads_inside)
 
     @classmethod
     def of(cls, inner: Any, n_groups: int, seed: int) -> Grouped:

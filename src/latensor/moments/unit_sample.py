@@ -64,6 +64,13 @@ class Sample(Folded):
         """A smaller sample, out of this one."""
         return self.units.take(slice(0, _within(self.units.sizes, limit)))
 
+    def limited(self, limit: int) -> Sample:
+        """What a sample of at most `limit` units would have kept."""
+        if limit >= self.limit:
+            return self
+        kept = None if self.kept is None else self.first(limit)
+        return replace(self, limit=limit, kept=kept)
+
     def empty(self) -> Sample:
         return Sample(self.limit, self.seed, self.below)
 

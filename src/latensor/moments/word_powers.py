@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.moments.words import WordPairs, WordTripleAccumulator
+from latensor.moments.words import WordPairs, WordTripleSums
 
 
 @dataclass(frozen=True)
@@ -29,68 +29,62 @@ class WordSlices(WordPairs):
     slices: Any
 
 
-class WordPowerAccumulator(WordTripleAccumulator):
-    """The first two word moments along a basis, and the third at pairs of equal directions.
+@dataclass(frozen=True, eq=False)
+class WordPowerSums(WordTripleSums):
+    """The first two word moments along a basis, and the third at pairs of equal directions."""
 
-    Parameters
-    ----------
-    basis : (V, r) array Q, in scaled words
-    scale : (V,) array s
-    cap : float, the length beyond which a document weighs no more
-    n_threads : int
-    """
+    def _shape(self) -> tuple[int, ...]:
+        return (int(self.basis.shape[1]),) * 2
 
-    def _empty(self, rank: int) -> Any:
-        return np.zeros((2, rank, rank))
-
-    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
+    def _add_products(self, sums: dict[str, Any], half: int, projected: Any, triples: Any) -> None:
         with one_blas_thread():
             weighted = projected * triples.astype(projected.dtype)[:, None]
-            self._cubes[half] += projected.T @ (weighted * projected)
+            sums["products"][half] += projected.T @ (weighted * projected)
 
-    def _read(self, halves: tuple[int, ...]) -> WordPowers:
-        words, neighbours = self._same_words_in_triples(halves)
+    def _whole(self, products: Any) -> Any:
+        return products
+
+    def _same_words(self, words: Any, neighbours: Any) -> Any:
         with one_blas_thread():
-            same = 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
-        powers = self._cubes[list(halves)].sum(axis=0) - same
-        return WordPowers(*self._first_two(halves), powers / self._triple_weight(halves))
+            return 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
+
+    def _moment(self, halves: tuple[int, ...], products: Any) -> WordPowers:
+        return WordPowers(*self._first_two(halves), products)
 
 
-class WordSliceAccumulator(WordTripleAccumulator):
+@dataclass(frozen=True, eq=False)
+class WordSliceSums(WordTripleSums):
     """The first two word moments along a basis, and slices of the third along few directions.
 
-    Parameters
+    Attributes
     ----------
-    basis : (V, r) array Q, in scaled words
-    scale : (V,) array s
-    cap : float, the length beyond which a document weighs no more
-    n_threads : int
     directions : (r, q) array with columns d_j
     """
 
-    def __init__(
-        self, basis: Any, scale: Any, cap: float, n_threads: int = 1, *, directions: Any
-    ) -> None:
-        self.directions = directions
-        super().__init__(basis, scale, cap, n_threads)
+    directions: Any = None
 
-    def _empty(self, rank: int) -> Any:
-        return np.zeros((2, self.directions.shape[1], rank, rank))
+    def _shape(self) -> tuple[int, ...]:
+        rank = int(self.basis.shape[1])
+        return int(self.directions.shape[1]), rank, rank
 
-    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
+    def _add_products(self, sums: dict[str, Any], half: int, projected: Any, triples: Any) -> None:
         with one_blas_thread():
             along = (projected @ self.directions.astype(projected.dtype)).T
             weighted = along * triples.astype(projected.dtype)
             for place, weight in enumerate(weighted):
-                self._cubes[half, place] += projected.T @ (projected * weight[:, None])
+                sums["products"][half, place] += projected.T @ (projected * weight[:, None])
 
-    def _read(self, halves: tuple[int, ...]) -> WordSlices:
-        words, neighbours = self._same_words_in_triples(halves)
-        cubes = self._cubes[list(halves)].sum(axis=0)
+    def _whole(self, products: Any) -> Any:
+        return products
+
+    def _same_words(self, words: Any, neighbours: Any) -> Any:
+        found = np.empty(self._shape())
         with one_blas_thread():
             along, across = (words @ self.directions).T, (neighbours @ self.directions).T
-            for place in range(len(cubes)):
+            for place in range(len(found)):
                 mixed = words.T @ (neighbours * along[place][:, None])
-                cubes[place] -= words.T @ (words * across[place][:, None]) + mixed + mixed.T
-        slices = np.moveaxis(cubes, 0, -1) / self._triple_weight(halves)
-        return WordSlices(*self._first_two(halves), slices)
+                found[place] = words.T @ (words * across[place][:, None]) + mixed + mixed.T
+        return found
+
+    def _moment(self, halves: tuple[int, ...], products: Any) -> WordSlices:
+        return WordSlices(*self._first_two(halves), np.moveaxis(products, 0, -1))

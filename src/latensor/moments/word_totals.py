@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.sums import Sums
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class WordTotals:
     Attributes
     ----------
     n_documents, n_empty, n_short : int, documents seen, without words, with one or two words
+    n_entries : int, different words of every document, added up
     n_tokens : float, all words counted
     weight : float, the documents with words, each as often as its weight says
     totals, document_frequencies : (V,) occurrences of every word, documents that hold it
@@ -25,6 +28,7 @@ class WordTotals:
     n_documents: int
     n_empty: int
     n_short: int
+    n_entries: int
     n_tokens: float
     weight: float
     totals: Any
@@ -36,56 +40,45 @@ class WordTotals:
         return self.n_tokens / self.weight if self.weight > 0 else 0.0
 
 
-class WordTotalsAccumulator:
+@dataclass(frozen=True, eq=False)
+class WordTotalSums(Sums):
     """Counts words and documents: the pass that scaling and weights are read off.
 
-    Parameters
+    Attributes
     ----------
     n_features : int, the number of words V
     """
 
-    def __init__(self, n_features: int) -> None:
-        self._documents = self._empty = self._short = 0
-        self._weight = 0.0
-        self._totals = np.zeros(n_features)
-        self._frequencies = np.zeros(n_features)
+    n_features: int
 
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add documents (n, V); a weight counts a document so many times."""
-        lengths = np.asarray(batch.sum(axis=1, dtype=np.float64)).ravel()
-        repeats = np.ones(batch.shape[0]) if weights is None else weights
-        present = repeats > 0
-        self._weight += float(repeats[lengths > 0].sum())
-        self._documents += int(np.count_nonzero(present))
-        self._empty += int(np.count_nonzero((lengths == 0) & present))
-        self._short += int(np.count_nonzero((lengths > 0) & (lengths < 3) & present))
-        per_entry = np.repeat(repeats, np.diff(batch.indptr))
-        size = len(self._totals)
-        self._totals += np.bincount(batch.indices, per_entry * batch.data, minlength=size)
-        self._frequencies += np.bincount(batch.indices, per_entry, minlength=size)
-        return self
-
-    def merge(self, other: Self) -> Self:
-        """Add the documents that another accumulator has seen."""
-        refuse_other_words(len(self._totals), len(other._totals))
-        self._documents += other._documents
-        self._empty += other._empty
-        self._short += other._short
-        self._weight += other._weight
-        self._totals = self._totals + other._totals
-        self._frequencies = self._frequencies + other._frequencies
-        return self
+    def summed(self, batch: Batch) -> dict[str, Any]:
+        counts, weights = batch.rows, batch.weights
+        refuse_other_words(self.n_features, counts.shape[1])
+        lengths = np.asarray(counts.sum(axis=1, dtype=np.float64)).ravel()
+        per_entry = np.repeat(weights, np.diff(counts.indptr))
+        return {
+            "documents": len(lengths),
+            "empty": int(np.count_nonzero(lengths == 0)),
+            "short": int(np.count_nonzero((lengths > 0) & (lengths < 3))),
+            "entries": int(counts.nnz),
+            "weight": float(weights[lengths > 0].sum()),
+            "totals": np.bincount(
+                counts.indices, per_entry * counts.data, minlength=self.n_features
+            ),
+            "frequencies": np.bincount(counts.indices, per_entry, minlength=self.n_features),
+        }
 
     def finalize(self) -> WordTotals:
-        """The counts so far."""
+        s = self.seen()
         return WordTotals(
-            self._documents,
-            self._empty,
-            self._short,
-            float(self._totals.sum()),
-            self._weight,
-            self._totals.copy(),
-            self._frequencies.copy(),
+            s["documents"],
+            s["empty"],
+            s["short"],
+            s["entries"],
+            float(s["totals"].sum()),
+            s["weight"],
+            s["totals"],
+            s["frequencies"],
         )
 
 

@@ -17,14 +17,17 @@ the difference of the halves measures the noise, at no cost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.arrays.threads import inner_thread_count, one_blas_thread, run_tasks
 from latensor.exceptions import InvalidInputError
-from latensor.moments.documents import PreparedDocuments, prepare_documents, room_for
+from latensor.moments.batch import Batch
+from latensor.moments.documents import DocumentHalf, prepared_documents, room_for
+from latensor.moments.sums import Sums, Tree, plus, same, times
 from latensor.moments.word_totals import refuse_other_words
 
 # Rows of projected documents whose products are summed at once: they stay in the cache.
@@ -88,78 +91,115 @@ class WordTriples(WordPairs):
     triples: Any
 
 
-class WordPairAccumulator:
+class Spare(list[Any]):
+    """Arrays that may be written to; no part of a frame, and never sent anywhere."""
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Spare)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> Any:
+        return Spare, ()
+
+
+@dataclass(frozen=True, eq=False)
+class WordPairSums(Sums):
     """First moment and the product of the second with a basis, from batches of documents.
 
-    Parameters
+    Attributes
     ----------
     basis : (V, r) array Q, in scaled words
     scale : (V,) array s
     cap : float, the length beyond which a document weighs no more
-    n_threads : int
+    single : bool, whether documents are read in single precision
+    spare : arrays of earlier sums, whose memory is used again
     """
 
-    def __init__(self, basis: Any, scale: Any, cap: float, n_threads: int = 1) -> None:
-        self.basis, self.scale, self.cap, self.n_threads = basis, scale, cap, n_threads
-        # For each half and word: sums of the coefficients, then of projections times them.
-        # None until there are any: a single batch needs no second array and no wider precision.
-        self._sums: list[Any] = [None, None]
-        self._weights = np.zeros((2, 3))
-        self._squares = np.zeros(2)
-        self._scaled_basis: Any = None
-        self._spare: list[Any] = [None, None, None]
+    threads_inside: ClassVar[bool] = True
+    basis: Any
+    scale: Any
+    cap: float
+    single: bool = False
+    spare: Spare = field(default_factory=Spare, repr=False)
 
-    def turned(self, basis: Any) -> Self:
+    def turned(self, basis: Any, single: bool | None = None) -> Self:
         """An empty accumulator for another basis, in the memory of this one.
 
         This one is of no use afterwards.
         """
-        other = type(self)(basis, self.scale, self.cap, self.n_threads)
-        other._spare = [*self._sums, self._scaled_basis]
-        return other
+        spare = Spare(self.spare)
+        if self.sums is not None:
+            spare.extend(half for half in self.sums["words"].values() if half is not None)
+        spare.extend(self.__dict__.get("_scaled", {}).values())
+        kept = self.single if single is None else single
+        return replace(self, basis=basis, single=kept, sums=None, spare=spare)
+
+    def _room(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        for place, array in enumerate(self.spare):
+            if array.shape == shape and array.dtype == dtype:
+                return self.spare.pop(place)
+        return None
 
     def _width(self) -> int:
         return 2 + int(self.basis.shape[1])
 
-    def update(self, batch: Any, weights: Any = None) -> Self:
-        """Add documents.
+    def update(self, batch: Batch) -> Self:
+        """Add the documents of a batch, in place after the first one."""
+        prepared = prepared_documents(batch, self.single)
+        refuse_other_words(self.basis.shape[0], prepared.n_features)
+        sums = self.sums or self._nothing()
+        for half, part in enumerate(prepared.halves):
+            if len(part.lengths):
+                self._add(sums, half, part)
+        if self.sums is sums:
+            return self
+        found = replace(self, sums=sums)
+        found.__dict__["_scaled"] = self._scaled
+        return found
 
-        Parameters
-        ----------
-        batch : (n, V) CSR array of counts, or documents prepared once for several passes
-        weights : (n,) how often each document counts; None for once, or if already prepared
-        """
-        if not isinstance(batch, PreparedDocuments):
-            batch = prepare_documents(batch, weights)
-        refuse_other_words(self.basis.shape[0], batch.n_features)
-        for half, part in enumerate(batch.halves):
-            if not len(part.lengths):
-                continue
-            base = np.minimum(part.lengths, self.cap)
-            repeated = base if part.weights is None else base * part.weights
-            coefficients = tuple_coefficients(part.lengths, repeated)
-            projected = part.project(self._words(part.dtype), self.n_threads)
-            rows = self._rows(projected, *coefficients)
-            spread = part.spread(rows, self.n_threads, self._spare[half])
-            self._spare[half] = None
-            self._sums[half] = _add(self._sums[half], spread)
-            for order in range(3):
-                self._weights[half, order] += repeated[part.lengths > order].sum()
-            self._squares[half] += (base * repeated).sum()
-            self._add_products(half, projected, coefficients[2])
-        return self
+    def _nothing(self) -> dict[str, Any]:
+        return {
+            "words": {0: None, 1: None},
+            "weights": np.zeros((2, 3)),
+            "squares": np.zeros(2),
+        }
+
+    def _add(self, sums: dict[str, Any], half: int, part: DocumentHalf) -> None:
+        base = np.minimum(part.lengths, self.cap)
+        repeated = base if part.weights is None else base * part.weights
+        coefficients = tuple_coefficients(part.lengths, repeated)
+        projected = part.project(self._words(part.dtype))
+        rows = self._rows(projected, *coefficients)
+        words = sums["words"]
+        if words[half] is None:
+            # A single batch needs no wider precision.
+            room = self._room((self.basis.shape[0], rows.shape[1]), rows.dtype)
+            words[half] = part.spread(rows, room)
+        else:
+            words[half] = words[half].astype(np.float64, copy=False)
+            part.add_spread(rows, words[half])
+        for order in range(3):
+            sums["weights"][half, order] += repeated[part.lengths > order].sum()
+        sums["squares"][half] += (base * repeated).sum()
+        self._add_products(sums, half, projected, coefficients[2])
+
+    @cached_property
+    def _scaled(self) -> dict[Any, Any]:
+        return {}
 
     def _words(self, dtype: Any) -> Any:
         """The scaled basis diag(s) Q in the precision of the documents."""
-        if self._scaled_basis is None or self._scaled_basis.dtype != dtype:
+        if dtype not in self._scaled:
             kind = np.promote_types(dtype, self.basis.dtype)
-            scaled = room_for(self.basis.shape, kind, self._spare[2])
+            room = self._room(self.basis.shape, kind)
+            scaled = room_for(self.basis.shape, kind, room)
             np.multiply(self.scale.astype(kind)[:, None], self.basis, out=scaled)
-            self._scaled_basis = scaled.astype(dtype, copy=False)
-        return self._scaled_basis
+            self._scaled[dtype] = scaled.astype(dtype, copy=False)
+        return self._scaled[dtype]
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_scaled_basis": None, "_spare": [None, None, None]}
+        return {name: value for name, value in self.__dict__.items() if name != "_scaled"}
 
     def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
         """What is spread over the words of every document (n, width)."""
@@ -168,36 +208,24 @@ class WordPairAccumulator:
         np.multiply(projected, rows[:, 1:2], out=rows[:, 2:])
         return rows
 
-    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
+    def _add_products(self, sums: dict[str, Any], half: int, projected: Any, triples: Any) -> None:
         """Add what needs no words; nothing here."""
 
     def merge(self, other: Self) -> Self:
-        """Add the documents that another accumulator with the same basis has seen."""
+        """With the documents that another of the same basis has seen."""
         if type(other) is not type(self):
             raise InvalidInputError(
                 f"cannot merge a {type(other).__name__} into a {type(self).__name__}"
             )
-        same = (
-            self.cap == other.cap
-            and np.array_equal(self.scale, other.scale)
-            and np.array_equal(self.basis, other.basis)
-        )
-        if not same:
+        if not same(self.empty(), other.empty()):
             raise InvalidInputError(
                 "the two accumulators project onto different subspaces, so that their sums "
                 "cannot be added: start the second from the first's basis, scale and cap"
             )
-        self._sums = [_add(a, b) for a, b in zip(self._sums, other._sums, strict=True)]
-        self._weights = self._weights + other._weights
-        self._squares = self._squares + other._squares
-        self._merge_products(other)
-        return self
-
-    def _merge_products(self, other: Self) -> None:
-        """Add what `_add_products` has summed; nothing here."""
+        return replace(self, sums=plus(self.sums, other.sums))
 
     def finalize(self) -> Any:
-        """The moments of all documents so far; accumulation may go on afterwards."""
+        """The moments of all documents so far."""
         return self._read((0, 1))
 
     def halves(self) -> tuple[Any, Any]:
@@ -218,7 +246,8 @@ class WordPairAccumulator:
 
         Their product with the basis is put into `room` where that is given and fits.
         """
-        sums = self._sums[halves[0]]
+        seen = self.seen()
+        sums = seen["words"][halves[0]]
         kind = np.dtype(np.float64) if sums is None else sums.dtype
         pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype), room)
         with one_blas_thread():
@@ -227,8 +256,8 @@ class WordPairAccumulator:
         return WordCore(
             first.astype(np.float64),
             second.astype(np.float64),
-            self._weights[chosen, :2].sum(axis=0),
-            float(self._squares[chosen].sum()),
+            seen["weights"][chosen, :2].sum(axis=0),
+            float(seen["squares"][chosen].sum()),
         )
 
     def _read(self, halves: tuple[int, ...]) -> Any:
@@ -238,8 +267,7 @@ class WordPairAccumulator:
         """The sums (V, width) of some of the halves."""
         total = None
         for half in halves:
-            if self._sums[half] is not None:
-                total = self._sums[half] if total is None else total + self._sums[half]
+            total = plus(total, self.seen()["words"][half])
         return np.zeros((self.basis.shape[0], self._width())) if total is None else total
 
     def _first_two(
@@ -247,96 +275,127 @@ class WordPairAccumulator:
     ) -> tuple[Any, Any, float]:
         from latensor.moments._kernels import add_rows, without_same_word
 
-        parts = [self._sums[half] for half in halves if self._sums[half] is not None]
+        seen = self.seen()
+        parts = [seen["words"][half] for half in halves if seen["words"][half] is not None]
         parts = parts or [self._sum(halves)]
         singles, pairs = sum(part[:, :2] for part in parts).T
-        weights = self._weights[list(halves)].sum(axis=0)
+        weights = seen["weights"][list(halves)].sum(axis=0)
         mean = (self.scale * singles / or_one(weights[0])).astype(dtype)
         weight = or_one(weights[1])
         factor = (self.scale / weight).astype(dtype)
         same_word = (self.scale**2 / weight * pairs).astype(dtype)
         product = room_for(self.basis.shape, np.result_type(dtype, *parts), out)
-        first = self._width() - self.basis.shape[1]
-        without_same_word(factor, parts[0], first, same_word, self.basis, product)
+        without_same_word(factor, parts[0], 2, same_word, self.basis, product)
         for part in parts[1:]:
-            add_rows(factor, part, first, product)
-        squares = self._squares[list(halves)].sum()
+            add_rows(factor, part, 2, product)
+        squares = seen["squares"][list(halves)].sum()
         return mean, product, float(weights[0] ** 2 / or_one(squares))
 
 
-class WordTripleAccumulator(WordPairAccumulator):
+@dataclass(frozen=True, eq=False)
+class WordTripleSums(WordPairSums):
     """The first three word moments along a basis, in one pass over the documents.
 
-    Costs n r^3 operations for n documents, in products of matrices.
-
-    Parameters
-    ----------
-    basis : (V, r) array Q, in scaled words
-    scale : (V,) array s
-    cap : float, the length beyond which a document weighs no more
-    n_threads : int
+    Costs n r^3 operations for n documents, in products of matrices. Triples that repeat a word are
+    taken out at the end, by sums (V, r) of which no one else has need: what is sent has done that
+    already (`closed`), and holds r^3 numbers in their place.
     """
 
-    def __init__(self, basis: Any, scale: Any, cap: float, n_threads: int = 1) -> None:
-        super().__init__(basis, scale, cap, n_threads)
-        self._cubes = self._empty(basis.shape[1])
+    def _shape(self) -> tuple[int, ...]:
+        """Of the sums of products of projections."""
+        return (int(self.basis.shape[1]),) * 3
 
-    def _empty(self, rank: int) -> Any:
-        """Zeros for the sums of products of projections, for each half."""
-        return np.zeros((2, rank, rank, rank))
-
-    def _width(self) -> int:
-        return 3 + 2 * int(self.basis.shape[1])
+    def _nothing(self) -> dict[str, Any]:
+        return {**super()._nothing(), "products": np.zeros((2, *self._shape()))}
 
     def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
-        return np.hstack(
-            [
-                _columns(projected, singles, pairs, triples),
-                weighed_rows(projected, triples),
-                weighed_rows(projected, pairs),
-            ]
-        )
+        rank = projected.shape[1]
+        rows = np.empty((len(projected), 3 + 2 * rank), projected.dtype)
+        rows[:, 0], rows[:, 1], rows[:, 2 + rank] = singles, pairs, triples
+        np.multiply(projected, rows[:, 1:2], out=rows[:, 2 : 2 + rank])
+        np.multiply(projected, rows[:, 2 + rank : 3 + rank], out=rows[:, 3 + rank :])
+        return rows
 
-    def _add_products(self, half: int, projected: Any, triples: Any) -> None:
-        add_cubes(
-            weighed_rows(projected, triples),
-            projected,
-            projected,
-            self._cubes[half],
-            self.n_threads,
-        )
+    def _add_products(self, sums: dict[str, Any], half: int, projected: Any, triples: Any) -> None:
+        add_cubes(weighed_rows(projected, triples), projected, projected, sums["products"][half])
 
-    def _merge_products(self, other: Self) -> None:
-        self._cubes = self._cubes + other._cubes
+    @property
+    def is_closed(self) -> bool:
+        """Whether triples that repeat a word were taken out already."""
+        halves = () if self.sums is None else self.sums["words"].values()
+        return any(half is not None and half.shape[1] == self._width() for half in halves)
+
+    def closed(self) -> Self:
+        """The same sums without triples that repeat a word, and without what it takes to know."""
+        if self.sums is None or self.is_closed:
+            return self
+        products = np.stack([self._products((half,)) for half in (0, 1)])
+        width = self._width()
+        words = {
+            half: None if values is None else values[:, :width].copy()
+            for half, values in self.sums["words"].items()
+        }
+        return replace(self, sums={**self.sums, "words": words, "products": products})
+
+    def update(self, batch: Batch) -> Self:
+        if not self.is_closed:
+            return super().update(batch)
+        return self.merge(super(WordTripleSums, self.empty()).update(batch))
+
+    def merge(self, other: Self) -> Self:
+        if type(other) is not type(self) or self.sums is None or other.sums is None:
+            return super().merge(other)
+        if self.is_closed == other.is_closed:
+            return super().merge(other)
+        return super(WordTripleSums, self.closed()).merge(other.closed())
+
+    def scaled(self, factor: float) -> Self:
+        return replace(self, sums=times(self.sums, factor))
+
+    def message(self) -> Tree:
+        return self.closed().sums
 
     def _read(self, halves: tuple[int, ...]) -> Any:
-        words, neighbours = self._same_words_in_triples(halves)
-        same = np.zeros((words.shape[1],) * 3)
-        add_cubes(words, words, neighbours, same, self.n_threads)
-        cube = _from_half(self._cubes[list(halves)].sum(axis=0))
-        same = _from_half(same)
-        cube -= same + same.transpose(0, 2, 1) + same.transpose(2, 1, 0)
-        return WordTriples(*self._first_two(halves), cube / self._triple_weight(halves))
+        return self._moment(halves, self._products(halves) / self._triple_weight(halves))
 
-    def _same_words_in_triples(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
+    def _moment(self, halves: tuple[int, ...], products: Any) -> Any:
+        return WordTriples(*self._first_two(halves), products)
+
+    def _products(self, halves: tuple[int, ...]) -> Any:
+        """Sums over triples of different words."""
+        total = self._whole(self.seen()["products"][list(halves)].sum(axis=0))
+        return total if self.is_closed else total - self._same_words(*self._neighbours(halves))
+
+    def _whole(self, products: Any) -> Any:
+        return _from_half(products)
+
+    def _same_words(self, words: Any, neighbours: Any) -> Any:
+        """Sums over triples that repeat a word, from rows w, h (V, r) of `_neighbours`."""
+        found = np.zeros(self._shape())
+        add_cubes(words, words, neighbours, found)
+        found = _from_half(found)
+        return found + found.transpose(0, 2, 1) + found.transpose(2, 1, 0)
+
+    def _neighbours(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
         """Rows w, h (V, r) such that triples with a repeated word sum to three placements.
 
         With g the projected neighbours of a word and t its count, - sym3(w, w, g) + 2 t w^(x)3 is
         minus the three placements of (w, w, h), h = g - 2/3 t w.
         """
-        sums, rank = self._sum(halves), self.basis.shape[1]
+        sums, width = self._sum(halves), self._width()
         words = self.scale[:, None] * self.basis
-        neighbours = sums[:, 3 : 3 + rank] - (2 / 3) * sums[:, 2:3] * words
-        if self._scaled_basis is not None:
-            dtype = self._scaled_basis.dtype
-            words, neighbours = words.astype(dtype), neighbours.astype(dtype)
+        if sums.shape[1] == width:
+            return words, np.zeros_like(words)
+        neighbours = sums[:, width + 1 :] - (2 / 3) * sums[:, width : width + 1] * words
+        if self.single:
+            words, neighbours = words.astype(np.float32), neighbours.astype(np.float32)
         return words, neighbours
 
     def _triple_weight(self, halves: tuple[int, ...]) -> float:
-        return float(or_one(self._weights[list(halves), 2].sum()))
+        return float(or_one(self.seen()["weights"][list(halves), 2].sum()))
 
 
-def add_cubes(first: Any, second: Any, third: Any, out: Any, n_threads: int = 1) -> None:
+def add_cubes(first: Any, second: Any, third: Any, out: Any) -> None:
     """Add sum_i a_i (x) b_i (x) c_i to out, for slices a <= b only, where a and b are alike."""
     # Products run along the rows, of which there are many more than columns.
     a, b = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
@@ -347,7 +406,7 @@ def add_cubes(first: Any, second: Any, third: Any, out: Any, n_threads: int = 1)
             out[index, index:] += (a[index, rows] * b[index:, rows]) @ third[rows]
 
     with one_blas_thread():
-        run_tasks(add, [(index,) for index in range(len(a))], n_threads)
+        run_tasks(add, [(index,) for index in range(len(a))], inner_thread_count())
 
 
 def _from_half(cube: Any) -> Any:
@@ -369,20 +428,9 @@ def tuple_coefficients(lengths: Any, weights: Any) -> tuple[Any, Any, Any]:
     return found[0], found[1], found[2]
 
 
-def _columns(projected: Any, *coefficients: Any) -> Any:
-    return np.stack(coefficients, axis=1).astype(projected.dtype)
-
-
 def weighed_rows(projected: Any, coefficients: Any) -> Any:
     """Rows (n, r) times a coefficient (n,) each, in the precision of the rows."""
     return projected * coefficients.astype(projected.dtype)[:, None]
-
-
-def _add(total: Any, more: Any) -> Any:
-    """A sum in double precision, or the only term as it is."""
-    if total is None or more is None:
-        return more if total is None else total
-    return total + more.astype(np.float64)
 
 
 def or_one(weight: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
-from latensor.moments.sums import Sums
+from latensor.moments.sums import Sums, plus
 from latensor.value_files import storable
 
 State = TypeVar("State")
@@ -34,6 +34,13 @@ class Family(Generic[State]):
     def expect(self, state: State, prepared: Batch) -> dict[str, Any]:
         """The expected sufficient statistics of a prepared batch."""
         raise NotImplementedError(f"{type(self).__name__} must give its statistics")
+
+    def accumulate(
+        self, state: State, prepared: Batch, sums: dict[str, Any] | None
+    ) -> dict[str, Any]:
+        """Statistics with those of one more batch; may use their memory, where it is large."""
+        found: dict[str, Any] = plus(sums, self.expect(state, prepared))
+        return found
 
     def maximize(self, sums: dict[str, Any], state: State) -> State:
         """The parameters that given statistics maximize; `state` breaks ties."""
@@ -72,10 +79,9 @@ class Statistics(Sums, Generic[State]):
     state: State
     prepared: bool = False
 
-    def summed(self, batch: Batch) -> dict[str, Any]:
-        return self.family.expect(
-            self.state, batch if self.prepared else self.family.prepare(batch)
-        )
+    def update(self, batch: Batch) -> Self:
+        batch = batch if self.prepared else self.family.prepare(batch)
+        return replace(self, sums=self.family.accumulate(self.state, batch, self.sums))
 
     @property
     def weight(self) -> float:

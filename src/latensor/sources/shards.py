@@ -88,6 +88,10 @@ class Source:
         held: list[Batch] = []
         count = 0
         for fresh in self._read(shard):
+            if not held and len(fresh) == size:
+                # As it is, with whatever was prepared for it.
+                yield fresh
+                continue
             held.append(fresh)
             count += fresh.extent
             if count < size:

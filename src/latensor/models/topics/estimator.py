@@ -1,0 +1,180 @@
+"""What users of every topic model meet: fitting documents of any kind, streams, certificates."""
+
+from __future__ import annotations
+
+import numbers
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from latensor.arrays import Array, RandomState
+from latensor.estimation.base import LatentEstimator, UndeterminedAttributeError
+from latensor.estimation.document_input import document_source
+from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.parameter_intervals import PROBABILITY
+from latensor.estimation.parameters import Callback, Choice, Interval, Range
+from latensor.exceptions import NotIdentifiableError
+from latensor.models.topics.inference import TopicInference
+from latensor.models.topics.model import TopicsModel
+from latensor.sources.shards import Source
+
+
+class TopicEstimator(TopicInference, LatentEstimator):
+    """Base of the models whose components are topics: rows of word probabilities."""
+
+    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {
+        "n_components": (Interval(numbers.Integral, 1), Choice(("auto",))),
+        "algorithm": (Choice(("auto",)), Callback()),
+        "refine": (Interval(numbers.Integral, 0), Choice(("auto",))),
+        "topic_word_prior": (Interval(numbers.Real, 0, closed="neither"),),
+        "n_jobs": (
+            Interval(numbers.Integral, 1),
+            Interval(numbers.Integral, -np.inf, -1),
+            Choice((None,)),
+        ),
+    }
+    _fitted_names = frozenset(
+        {
+            "components_",
+            "n_components_",
+            "n_documents_",
+            "n_empty_documents_",
+            "certificate_",
+            "history_",
+            "n_iter_",
+            "selection_",
+            "spectrum_",
+            "status_",
+            "stage_seconds_",
+        }
+    )
+    _takes_sparse = True
+    _intervals_of: ClassVar[tuple[Mapping[str, tuple[float, float]], str]] = (
+        {"components": PROBABILITY},
+        "components",
+    )
+    # What the weights of the topics are called, without the underscore.
+    _weight_name: ClassVar[str]
+
+    n_components: int | str
+    algorithm: Any
+    refine: int | str
+    topic_word_prior: float
+    init: Any
+    random_state: RandomState
+    n_jobs: int | None
+    callback: Callable[[str, float], None] | None
+
+    def fit(
+        self,
+        X: object,
+        y: object = None,
+        sample_weight: object = None,
+        *,
+        callback: Callable[[str, int], object] | None = None,
+    ) -> Self:
+        """Learn the topics of documents.
+
+        Parameters
+        ----------
+        X : (n, V) counts as an array, frame or SciPy sparse matrix; or a source of documents as
+            `lt.sources` makes them, which is read once and then kept in memory or, where it is
+            larger than that, in a temporary file
+        y : ignored
+        sample_weight : (n,) or None; a weight of 2 is the same as giving the document twice
+        callback : called with the name and the number of every pass over the documents
+        """
+        return super().fit(X, y, sample_weight, callback=callback)
+
+    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        return document_source(self, X, sample_weight, reset=reset)
+
+    def _fit_source(
+        self, source: Source, callback: Callable[[str, int], object] | None = None
+    ) -> Self:
+        clock = _Clock(self.callback, callback)
+        super()._fit_source(source, clock)
+        self.stage_seconds_ = clock.seconds
+        return self
+
+    def _model(self) -> TopicsModel:
+        raise NotImplementedError(f"{type(self).__name__} must build its model")
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        assert answer.state is not None
+        state = answer.state.permuted(self._model().order(frame, answer.state))
+        topics = state.topics.astype(self._dtype)
+        topics /= topics.sum(axis=1, keepdims=True)
+        totals = answer.evidence["totals"]
+        subspace = answer.evidence.get("subspace")
+        found = {
+            "components_": topics,
+            "n_components_": len(topics),
+            f"{self._weight_name}_": state.weights,
+            "n_documents_": totals.n_documents,
+            "n_empty_documents_": totals.n_empty,
+            "n_iter_": max(1, answer.n_iter),
+            "history_": np.array(answer.history),
+            "status_": answer.evidence["status"],
+            "stage_seconds_": {},
+        }
+        if subspace is not None:
+            found["spectrum_"] = subspace.spectrum
+        if frame["selection"] is not None:
+            found["selection_"] = frame["selection"]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name != "certificate_" or "_stream" not in self.__dict__:
+            return super().__getattr__(name)
+        try:
+            answer, _ = self._found()
+            rng = np.random.default_rng([self._stream.seed, 1])
+            refined = answer.statistics is not None
+            found = self._model().certify(answer.evidence, self._topics(), rng, refined)
+        except NotIdentifiableError as error:
+            raise UndeterminedAttributeError(str(error)) from error
+        if found is None:
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute 'certificate_': topics that were "
+                "given by init have no moments to be judged by"
+            )
+        self.certificate_ = found
+        return found
+
+    def _topics(self) -> Array:
+        topics: Array = self.components_
+        return topics
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.positive_only = True
+        # The closest tag there is to "counts": checks then give whole numbers.
+        tags.input_tags.categorical = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+
+class _Clock:
+    """Wall-clock seconds of the stages, one after the other; tells whoever wants to know."""
+
+    def __init__(
+        self,
+        by_stage: Callable[[str, float], object] | None,
+        by_pass: Callable[[str, int], object] | None,
+    ) -> None:
+        self.seconds: dict[str, float] = {}
+        self._by_stage, self._by_pass = by_stage, by_pass
+        self._last = time.perf_counter()
+
+    def __call__(self, name: str, number: int) -> None:
+        now = time.perf_counter()
+        self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last
+        self._last = now
+        if self._by_stage is not None:
+            self._by_stage(name, np.nan)
+        if self._by_pass is not None:
+            self._by_pass(name, number)

@@ -1,0 +1,207 @@
+"""What users ask a fitted topic model: words, perplexity, coherence, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import scipy.sparse
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import check_positive_int, generator
+from latensor.arrays.randomness import RandomState
+from latensor.diagnostics.coherence import coherence
+from latensor.estimation.document_input import read_counts
+from latensor.estimation.files import save_estimator
+from latensor.estimation.topic_files import load_topics, restore_state, saved_state
+from latensor.exceptions import InvalidInputError
+from latensor.sources import DocumentSource, MatrixSource
+
+_ROWS = 65536
+
+
+class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+    """What can be read off topics once they are found; a model adds mixtures and completion."""
+
+    components_: Any
+    n_features_in_: int
+    random_state: RandomState
+    # What the weights of the topics are called, without the underscore.
+    _weight_name: str
+
+    def transform(self, X: object) -> Any:
+        """Shares of the topics in documents (n, k)."""
+        raise NotImplementedError
+
+    def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
+        """Log-likelihood and number of the words scored, per document, by completion."""
+        raise NotImplementedError
+
+    @property
+    def _n_features_out(self) -> int:
+        return int(self.components_.shape[0])
+
+    def top_words(self, n_words: int = 10, vocabulary: object = None) -> list[list[Any]]:
+        """The most probable words of every topic, best first.
+
+        Parameters
+        ----------
+        n_words : int
+        vocabulary : words in the order of the columns; default those the model was fitted with,
+            else the numbers of the columns
+        """
+        check_is_fitted(self)
+        n_words = min(int(n_words), self.n_features_in_)
+        words = self._vocabulary(vocabulary)
+        order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n_words]
+        return [[words[j] for j in row] for row in order]
+
+    def perplexity(self, X: object, random_state: RandomState = 0) -> float:
+        """Perplexity of documents by completion: lower is better.
+
+        Half of the words of every document are used to find its mixture, the other half is
+        scored; which half is drawn by `random_state`. Comparable between models of any kind,
+        unlike a bound that only one method defines.
+
+        Parameters
+        ----------
+        X : (n, V) counts as an array, frame or SciPy sparse matrix, or a source of documents
+        random_state : seed of the halves
+        """
+        check_is_fitted(self)
+        seed = int(generator(random_state).integers(2**31))
+        total = words = 0.0
+        for batch in self._read_batches(X):
+            likelihoods, counts = self._completion(batch, seed)
+            total += float(np.sum(likelihoods))
+            words += float(np.sum(counts))
+        if not words:
+            raise InvalidInputError("no document of X holds a word: there is nothing to score")
+        return float(np.exp(-total / words))
+
+    def score(self, X: object, y: object = None) -> float:
+        """The average log-likelihood of a word by document completion: higher is better."""
+        return -float(np.log(self.perplexity(X)))
+
+    def coherence(self, X: object, measure: str = "npmi", n_words: int = 10) -> Any:
+        """Whether the top words of each topic occur in the same documents (k,).
+
+        Parameters
+        ----------
+        X : documents to count in, as for `fit`
+        measure : "npmi" (-1 to 1) or "u_mass" (0 at most)
+        n_words : int, top words of a topic
+        """
+        check_is_fitted(self)
+        order = np.argsort(-self.components_, axis=1, kind="stable")[:, : int(n_words)]
+        return coherence(order, self._read_batches(X), measure)
+
+    def _read_batches(self, documents: object) -> Any:
+        """Documents of any kind as CSR batches, checked against the words of the model."""
+        if isinstance(documents, DocumentSource):
+            if documents.n_features != self.n_features_in_:
+                raise InvalidInputError(
+                    f"the documents have {documents.n_features} words, but the model "
+                    f"{self.n_features_in_}: read them with the vocabulary of the model"
+                )
+            return documents
+        counts, _ = read_counts(self, documents, reset=False)
+        return MatrixSource(counts, _ROWS)
+
+    def _over_batches(self, documents: object, answer: Callable[[Any], Any]) -> Any:
+        return np.concatenate([answer(batch) for batch in self._read_batches(documents)])
+
+    def _vocabulary(self, vocabulary: object = None) -> list[Any]:
+        if vocabulary is None:
+            known = getattr(self, "vocabulary_", None)
+            if known is None:
+                known = getattr(self, "feature_names_in_", None)
+            return list(range(self.n_features_in_)) if known is None else list(known)
+        words: list[Any] = list(vocabulary)  # type: ignore[call-overload]
+        if len(words) != self.n_features_in_:
+            raise InvalidInputError(
+                f"vocabulary has {len(words)} words, but the topics have {self.n_features_in_}: "
+                "give one word a column"
+            )
+        return words
+
+    def get_topics(self) -> Any:
+        """Topics (k, V), rows are probabilities: the name that gensim gives them."""
+        check_is_fitted(self)
+        return self.components_.copy()
+
+    def pyldavis_inputs(self, X: object) -> dict[str, Any]:
+        """The arguments of `pyLDAvis.prepare` for this model and these documents.
+
+        Documents without words are left out, which pyLDAvis cannot draw.
+
+        Parameters
+        ----------
+        X : documents as for `fit`
+        """
+        check_is_fitted(self)
+        lengths, totals, mixtures = [], np.zeros(self.n_features_in_), []
+        for batch in self._read_batches(X):
+            length = np.asarray(batch.sum(axis=1)).ravel()
+            lengths.append(length[length > 0])
+            totals += np.asarray(batch.sum(axis=0)).ravel()
+            mixtures.append(self.transform(batch)[length > 0])
+        return {
+            "topic_term_dists": self.components_.astype(np.float64),
+            "doc_topic_dists": np.concatenate(mixtures).astype(np.float64),
+            "doc_lengths": np.concatenate(lengths).astype(np.int64),
+            "vocab": [str(word) for word in self._vocabulary()],
+            "term_frequency": totals,
+        }
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write the fitted model to a file that `load` reads, without pickle.
+
+        Topics, weights, words and certificate are kept; what a stream needs to go on is not.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        check_is_fitted(self)
+        return save_estimator(self, path)
+
+    def _saved_state(self) -> dict[str, Any]:
+        return saved_state(self)
+
+    def _restore_state(self, state: dict[str, Any]) -> None:
+        restore_state(self, state)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """A model that `save` has written.
+
+        Parameters
+        ----------
+        path : file to read
+        """
+        found: Self = load_topics(cls, path)
+        return found
+
+    def _sampling(self, n_samples: int, length: int, random_state: RandomState) -> Any:
+        check_is_fitted(self)
+        check_positive_int(n_samples, "n_samples")
+        check_positive_int(length, "length")
+        return generator(self.random_state if random_state is None else random_state)
+
+    def _draw(self, shares: Any, length: int, rng: np.random.Generator) -> Any:
+        """Documents (n, V) with given shares of the topics."""
+        topics = self.components_ / self.components_.sum(axis=1, keepdims=True, dtype=np.float64)
+        rows = [
+            scipy.sparse.csr_array(rng.multinomial(length, _normalized(share @ topics))[None])
+            for share in shares
+        ]
+        return scipy.sparse.vstack(rows, format="csr").astype(np.float64)
+
+
+def _normalized(probabilities: Any) -> Any:
+    return probabilities / probabilities.sum()

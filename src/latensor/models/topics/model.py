@@ -1,0 +1,304 @@
+"""What the topic models share: from documents to topics, by folds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.arrays.threads import one_blas_thread
+from latensor.diagnostics.topic_certificate import (
+    TopicCertificate,
+    nearest_topics,
+    split_half_distances,
+)
+from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.topics.families import TopicState
+from latensor.models.topics.powers import power_sums, topics_from_powers
+from latensor.models.topics.read_off import (
+    TopicMoments,
+    as_probabilities,
+    dual_basis,
+    topics_from_moments,
+)
+from latensor.models.topics.refinement.corpus import HeldOut, HeldOutKeys, Selected
+from latensor.models.topics.subspace import LENGTH_CAP, find_subspace, subspace_of_sums
+from latensor.moments.batch import Batch, Kind
+from latensor.moments.sums import Folded, Joint
+from latensor.moments.word_core import WordCoreSums
+from latensor.moments.word_powers import WordPowers
+from latensor.moments.word_totals import WordTotals, WordTotalSums
+from latensor.moments.words import WordTriples, WordTripleSums
+
+# Beyond so many topics the whole core is not formed.
+_MANY = 100
+# Different words of documents that a stream holds back, added up, and documents: enough that the
+# leading directions are those of the whole stream, and still a few hundred megabytes at most.
+_PILOT_ENTRIES = 3_000_000
+# Directions beyond the number of topics, in which a stream catches what its first documents did not
+# show.
+_OVERSAMPLING = 30
+# No topic is rarer than this part of an equal share, whatever the moments say.
+_SMALLEST_SHARE = 1e-3
+
+
+@dataclass(frozen=True)
+class TopicsModel(Model[TopicState]):
+    """The settings of a topic model, and what its moments say.
+
+    A subclass says what weighs the topics (`weigh`), and how they are refined.
+
+    Attributes
+    ----------
+    n_features : int, V
+    n_components : int or "auto"
+    algorithm : for the whitened third moment, or "auto"
+    refine : "auto", or the number of passes
+    word_prior : float
+    init : (k, V) topics in place of those of the moments, or None
+    concentration : float, a of the moments, or None where they have to tell
+    n_threads : int, of the refinement in memory
+    """
+
+    n_features: int
+    n_components: int | str
+    algorithm: Any
+    refine: int | str
+    word_prior: float
+    init: Any
+    concentration: float | None
+    n_threads: int
+
+    kind: ClassVar[Kind] = Kind.DOCUMENTS
+    pilot_size: ClassVar[int] = 100_000
+    stream_size: ClassVar[int | None] = 10_000
+    # Whether documents that the moments have not seen decide how long refinement lasts.
+    holds_out: ClassVar[bool] = False
+
+    @property
+    def assumed(self) -> float:
+        """The concentration that the subspace belongs to, which it hardly turns."""
+        return 1.0 if self.concentration is None else self.concentration
+
+    def is_pilot(self, held: Sequence[Batch]) -> bool:
+        entries = sum(int(batch.rows.nnz) for batch in held)
+        return entries >= _PILOT_ENTRIES or super().is_pilot(held)
+
+    def check_streaming(self) -> None:
+        if isinstance(self.n_components, str):
+            raise InvalidInputError(
+                "a stream needs the number of topics before it starts: give n_components as an "
+                "integer, or use fit"
+            )
+
+    # ------------------------------------------------------------------ passes
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        seed = int(run.rng("held out").integers(2**63))
+        wanted: dict[str, Folded] = {"totals": WordTotalSums(self.n_features)}
+        judged = self.holds_out and self.refine == "auto" and not streaming
+        if judged:
+            wanted["held out"] = HeldOutKeys(seed)
+        first = run.fold("reading", Joint(wanted))
+        totals: WordTotals = first["totals"].finalize()
+        if totals.n_tokens == 0:
+            raise InvalidInputError(
+                f"all {totals.n_documents} documents are empty: give documents with words"
+            )
+        choice = first["held out"].finalize() if judged else HeldOut(seed, 0)
+        selection = self.choose_count(run, totals)
+        count = int(self.n_components if selection is None else selection.n_components)
+        used = totals.n_documents - totals.n_empty
+        if used < count:
+            raise NotIdentifiableError(
+                f"n_components={count} topics cannot be told apart by {used} documents with words: "
+                "lower n_components or give more documents"
+            )
+        values = {"count": count, "choice": choice, "selection": selection}
+        known: dict[str, Folded] = {"totals": first["totals"]}
+        if self.init is not None:
+            values["core"] = self.core(self.given_topics(count), totals)
+            return Frame(values, known, float(totals.n_documents))
+        rank = min(count + _OVERSAMPLING, self.n_features) if streaming else count
+
+        def subspace_pass(start: Any) -> Any:
+            return run.fold("subspace", Selected(start, choice)).inner
+
+        def moment_pass(start: Any) -> Any:
+            return run.fold("moments", Selected(start, choice)).inner
+
+        subspace = find_subspace(
+            subspace_pass,
+            totals,
+            rank,
+            run.rng("subspace"),
+            concentration=self.assumed,
+            at_least=count,
+            before_refinement=self.refine != 0 and not streaming,
+        )
+        if rank > _MANY and self.algorithm == "auto" and not streaming:
+            words: Any = power_sums(moment_pass, subspace, self.assumed, run.rng("slices"))
+        else:
+            words = moment_pass(
+                WordTripleSums(subspace.basis, subspace.scale, subspace.cap, subspace.noisy)
+            )
+        values["words"] = words.empty()
+        values["subspace"] = None if streaming else subspace
+        return Frame(values, {**known, "words": words}, float(totals.n_documents))
+
+    def core(self, topics: Array, totals: WordTotals) -> WordCoreSums:
+        """The first two moments of the shares that topics imply, in words of equal variance."""
+        frequency = totals.totals / totals.n_tokens
+        seen = frequency > 0
+        scale = np.where(seen, 1 / np.sqrt(np.where(seen, frequency, 1.0)), 0.0)
+        return WordCoreSums(
+            dual_basis(topics * scale), scale, LENGTH_CAP * max(totals.mean_length, 1.0)
+        )
+
+    def choose_count(self, run: Run, totals: WordTotals) -> Any:
+        """The number of topics that the documents speak for, None where it is given."""
+        if not isinstance(self.n_components, str):
+            return None
+        from latensor.models.topics.count import choose_count
+
+        return choose_count(run, self, totals)
+
+    def given_topics(self, count: int) -> Array:
+        """The topics that the caller gave to start from, checked."""
+        topics = np.array(self.init, dtype=np.float64)
+        expected = (count, self.n_features)
+        if topics.shape != expected:
+            raise InvalidInputError(f"init must be topics of shape {expected}, got {topics.shape}")
+        if not np.isfinite(topics).all() or (topics < 0).any() or not topics.sum(axis=1).all():
+            raise InvalidInputError(
+                "init must hold rows of non-negative finite numbers, none of them all zero"
+            )
+        return np.asarray(topics / topics.sum(axis=1, keepdims=True))
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        totals = {"totals": WordTotalSums(self.n_features)}
+        if self.init is not None:
+            return {**totals, "core": frame["core"]}
+        return {**totals, "words": frame["words"]}
+
+    # ------------------------------------------------------------------ from moments to topics
+    def read_off(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator
+    ) -> Answer[TopicState]:
+        totals: WordTotals = moments["totals"].finalize()
+        evidence = {"totals": totals, "status": "moments only: no refinement was asked for"}
+        if self.init is not None:
+            core = moments["core"].finalize()
+            topics = self.given_topics(frame["count"])
+            state = self._state(topics, self.weigh(core.first, core.second, None), totals)
+            return Answer(state, evidence)
+        words = moments["words"]
+        found = self.solve(words, words.finalize(), frame["count"], rng, self.concentration)
+        subspace = frame["subspace"]
+        if not frame.known and type(words) is WordTripleSums:
+            # Of a stream: what all its documents say, along the directions that the first chose.
+            subspace = subspace_of_sums(words, self.assumed, at_least=frame["count"])
+        topics = as_probabilities(found.topics, totals.totals)
+        noise = float(subspace.noise[len(topics) - 1])
+        weights = self.weigh(*implied_shares(topics, words), found, noise)
+        evidence |= {"found": found, "words": words, "subspace": subspace}
+        return Answer(self._state(topics, weights, totals), evidence)
+
+    def _state(self, topics: Array, weights: Array, totals: WordTotals) -> TopicState:
+        """Topics with the prior of the words, which always acts: no word is impossible."""
+        tokens = totals.n_tokens * weights / weights.sum()
+        sizes = tokens + self.word_prior * topics.shape[1]
+        topics = (topics * tokens[:, None] + self.word_prior) / sizes[:, None]
+        return TopicState(topics, weights, sizes, weights)
+
+    def weigh(
+        self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
+    ) -> Array:
+        """Weights (k,) of the topics from the first two moments of their shares in documents.
+
+        Parameters
+        ----------
+        first, second : E[h] (k,) and E[h h'] (k, k)
+        found : what was read off, None for topics that come from elsewhere
+        noise : float, of the weakest direction that it was read off
+        """
+        raise NotImplementedError(f"{type(self).__name__} must weigh its topics")
+
+    def solve(
+        self,
+        words: WordTripleSums,
+        moments: WordTriples | WordPowers,
+        count: int,
+        rng: np.random.Generator,
+        concentration: float | None,
+    ) -> TopicMoments:
+        """Topics as the moments give them."""
+        if isinstance(moments, WordPowers):
+            return topics_from_powers(moments, words.basis, words.scale, self.assumed)
+        return topics_from_moments(
+            moments,
+            words.basis,
+            words.scale,
+            count,
+            rng,
+            concentration=concentration,
+            algorithm=None if self.algorithm == "auto" else self.algorithm,
+        )
+
+    # ------------------------------------------------------------------ what users meet
+    def order(self, frame: Frame, state: TopicState) -> Array:
+        return np.argsort(-state.weights, kind="stable")
+
+    def permuted(self, state: TopicState, order: Array) -> TopicState:
+        return state.permuted(order)
+
+    def certify(
+        self, evidence: Mapping[str, Any], topics: Array, rng: np.random.Generator, refined: bool
+    ) -> TopicCertificate | None:
+        """What the moments of two halves of the documents say about topics in their order."""
+        if "found" not in evidence:
+            return None
+        found, words, totals = (evidence[name] for name in ("found", "words", "totals"))
+        count, halves = len(topics), []
+        for half in words.halves():
+            try:
+                part = self.solve(words, half, count, rng, found.concentration)
+            except NotIdentifiableError:
+                break
+            halves.append(as_probabilities(part.topics, totals.totals))
+        whole = as_probabilities(found.topics, totals.totals)
+        distances = np.full(count, np.nan)
+        if len(halves) == 2:
+            distances = split_half_distances(whole, *halves)
+        noise = float(evidence["subspace"].noise[count - 1])
+        return TopicCertificate(
+            eigenvalue_ratio=1 / max(noise, 1e-300),
+            split_half=distances[nearest_topics(topics, whole)],
+            off_diagonal=found.off_diagonal,
+            condition=float(found.spectrum[0] / found.spectrum[count - 1]),
+            effective_size=words.pairs().effective_size,
+            n_documents=totals.n_documents,
+            n_empty=totals.n_empty,
+            n_short=totals.n_short,
+            polished=refined,
+        )
+
+
+def implied_shares(topics: Array, words: WordTripleSums) -> tuple[Array, Array]:
+    """E[h] (k,) and E[h h'] (k, k) of the shares that topics must have for these moments."""
+    directions = dual_basis(topics * words.scale, words.basis)
+    pairs = words.pairs()
+    with one_blas_thread():
+        first = directions.T @ (words.basis.T @ pairs.mean)
+        second = directions.T @ (words.basis.T @ pairs.product) @ directions
+    return first, second
+
+
+def shares_of(first: Array) -> Array:
+    """E[h] (k,) as shares: none below a thousandth of an equal one, whatever the moments say."""
+    shares = np.maximum(first, _SMALLEST_SHARE / len(first))
+    return shares / shares.sum()

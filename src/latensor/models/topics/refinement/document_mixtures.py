@@ -1,0 +1,109 @@
+"""Which topics a document is about, given the topics: its expected mixture."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import check_positive_int
+from latensor.exceptions import InvalidInputError
+from latensor.models.topics.refinement.documents import (
+    Documents,
+    Workers,
+    padded,
+    read_documents,
+    read_prior,
+    read_topics,
+)
+
+
+def topic_mixtures(
+    counts: Any,
+    topics: Any,
+    alpha: Any,
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-3,
+    n_threads: int | None = None,
+) -> Any:
+    """Expected mixtures of topics of documents, for known topics and prior (monograph 4.2.3).
+
+    With p_j(v) the topics and c_j the expected number of a document's tokens on topic j, every
+    token is given to the topics by g ~ p_j(v) (c_j - g^_j + alpha_j), where g^ is the share that
+    the token itself has in c, until c no longer changes; the mixture is (c + alpha) / (m + sum
+    alpha) for m tokens. Leaving the token out keeps a word from vouching for itself: on held-out
+    halves of news texts it predicts a few tenths of a per cent better than the plain step.
+
+    A document's mixture depends on no other document, bit for bit.
+
+    Parameters
+    ----------
+    counts : (n, V) SciPy sparse, whole counts of words
+    topics : (k, V) rows of probabilities; their dtype, float32 or float64, is that of the result
+    alpha : prior of the mixtures, one number or (k,)
+    max_iter : int, steps for a document
+    tol : float, a document is done when a step moves less than this share of its tokens
+    n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
+
+    Returns
+    -------
+    (n, k) rows of probabilities; alpha / sum alpha for empty documents
+    """
+    topics = read_topics(topics)
+    prior = read_prior(alpha, len(topics), "alpha", topics.dtype)
+    documents = read_documents(counts, topics.shape[1], topics.dtype)
+    with Workers(n_threads) as workers:
+        expected = expected_topic_counts(
+            documents, padded(topics.T, topics.dtype), prior, max_iter, tol, workers
+        )
+    mixtures = expected[:, : len(topics)] + prior
+    mixtures /= mixtures.sum(axis=1, keepdims=True)
+    return mixtures
+
+
+def expected_topic_counts(
+    documents: Documents,
+    table: Any,
+    prior: Any,
+    max_iter: int,
+    tol: float,
+    workers: Workers,
+    expected: Any = None,
+) -> Any:
+    """(n, w) expected tokens on each topic, for a (V, w) table of probabilities of words.
+
+    `expected`, where given, is where the documents start from; it is overwritten.
+    """
+    from latensor.models.topics.refinement._kernels import fill_mixtures
+
+    max_iter = check_positive_int(max_iter, "max_iter")
+    if not 0 <= tol < 1:
+        raise InvalidInputError(f"tol={tol!r} must be a share of a document's tokens, in [0, 1)")
+    alpha = padded(prior, table.dtype, table.shape[1])
+    if expected is None:
+        expected = even_mixtures(documents, len(prior), table.shape[1])
+
+    def fill(first: int, last: int) -> None:
+        fill_mixtures(
+            documents.starts,
+            documents.words,
+            documents.counts,
+            table,
+            alpha,
+            max_iter,
+            tol,
+            first,
+            last,
+            expected,
+        )
+
+    workers.run(fill, documents.parts())
+    return expected
+
+
+def even_mixtures(documents: Documents, n_topics: int, width: int) -> Any:
+    """(n, w) expected counts that give every topic the same share of each document."""
+    expected = np.zeros((len(documents), width), documents.counts.dtype)
+    expected[:, :n_topics] = (documents.lengths / n_topics)[:, None]
+    return expected

@@ -1,0 +1,169 @@
+"""Documents of one topic each: a mixture of word distributions (monograph 1.2, 4.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import Array, RandomState
+from latensor.arrays.threads import thread_count
+from latensor.estimation.learn import Answer, Effort, Frame
+from latensor.models.topics.estimator import TopicEstimator
+from latensor.models.topics.families import SingleTopicFamily, TopicState
+from latensor.models.topics.model import TopicsModel, shares_of
+from latensor.models.topics.read_off import TopicMoments
+from latensor.models.topics.refinement import mixture_completion, topic_posteriors
+
+# Different words of documents, added up, on which EM runs in memory: 256 MB.
+_SAMPLE_ENTRIES = 20_000_000
+
+
+@dataclass(frozen=True)
+class SingleTopicModel(TopicsModel):
+    """The settings of a single-topic model: the concentration is zero."""
+
+    search_size: ClassVar[int] = 10_000
+
+    def weigh(
+        self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
+    ) -> Array:
+        return shares_of(first)
+
+    def family(self, frame: Frame) -> SingleTopicFamily:
+        return SingleTopicFamily(self.word_prior)
+
+    def sample_size(self, frame: Frame) -> int:
+        totals = frame.known["totals"].finalize()  # type: ignore[attr-defined]
+        per_document = max(totals.n_entries / max(totals.n_documents, 1), 1.0)
+        return max(self.search_size, int(_SAMPLE_ENTRIES / per_document))
+
+    def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
+        return {"components": state.topics, "weights": state.weights}
+
+
+class SingleTopic(TopicEstimator):
+    """Topics of documents that have one topic each (monograph 1.2, 4.1).
+
+    A document draws its topic by the weights, and all its words from that topic: the case of
+    latent Dirichlet allocation in which the concentration tends to zero. Three words a document
+    are enough for the moments to determine the topics; EM then refines them.
+
+    Parameters
+    ----------
+    n_components : int, or "auto" for the largest number of topics that are found again in two
+        halves of the documents
+    algorithm : "auto", or an algorithm of `lt.decomposition` for symmetric tensors
+    refine : "auto", or the number of EM passes; 0 is the answer of the moments
+    topic_word_prior : float, what is added to the expected occurrences of every word in a topic
+    init : (n_components, V) topics to refine instead of those of the moments, or None
+    random_state : seed of the subspace iteration
+    n_jobs : int, threads; None for all processors. The answer is the same for any number
+    callback : told (stage, fraction done) along a fit
+
+    Attributes
+    ----------
+    components_ : (n_components_, V), rows are probabilities, in decreasing order of weight
+    weights_ : (n_components_,), shares of the topics among the documents
+    n_components_, n_features_in_, n_documents_, n_empty_documents_, n_iter_ : int
+    history_ : perplexity of the documents at every pass of EM, extrapolated ones included
+    status_, spectrum_, certificate_, selection_, vocabulary_, stage_seconds_ : as in
+        `LatentDirichletAllocation`
+    """
+
+    _fitted_names = TopicEstimator._fitted_names | {"weights_"}
+    _weight_name = "weights"
+
+    def __init__(
+        self,
+        n_components: int | str = 10,
+        *,
+        algorithm: Any = "auto",
+        refine: int | str = "auto",
+        topic_word_prior: float = 0.05,
+        init: Any = None,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+        callback: Callable[[str, float], None] | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.algorithm = algorithm
+        self.refine = refine
+        self.topic_word_prior = topic_word_prior
+        self.init = init
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.callback = callback
+
+    def _model(self) -> SingleTopicModel:
+        return SingleTopicModel(
+            self.n_features_in_,
+            self.n_components,
+            self.algorithm,
+            self.refine,
+            self.topic_word_prior,
+            self.init,
+            0.0,
+            thread_count(self.n_jobs),
+        )
+
+    def _effort(self) -> Effort:
+        # Nats per token: differences that a thousand tokens cannot show.
+        return Effort(self.refine, 200, 1e-6)
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        found = super()._attributes(answer, frame)
+        if answer.statistics is not None:
+            found["history_"] = np.exp(-np.array(answer.history))
+            stopped = "converged" if answer.converged else "stopped"
+            found["status_"] = f"EM {stopped} after {answer.n_iter} passes"
+            if answer.start == "stream":
+                found["status_"] = "one pass over a stream, corrected by EM on a sample of it"
+        return found
+
+    def predict_proba(self, X: object) -> Any:
+        """Probabilities of the topics given each document (n, k).
+
+        Parameters
+        ----------
+        X : (n, V) counts as an array, frame or SciPy sparse matrix, or a source of documents
+        """
+        check_is_fitted(self)
+        return self._over_batches(
+            X,
+            lambda batch: topic_posteriors(
+                batch, self.components_, self.weights_, n_threads=thread_count(self.n_jobs)
+            ),
+        )
+
+    def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
+        found = mixture_completion(
+            batch, self.components_, self.weights_, seed=seed, n_threads=thread_count(self.n_jobs)
+        )
+        return found.log_likelihood, found.n_tokens
+
+    def transform(self, X: object) -> Any:
+        """Probabilities of the topics given each document (n, k): the same as `predict_proba`."""
+        return self.predict_proba(X)
+
+    def predict(self, X: object) -> Any:
+        """The most probable topic of each document (n,)."""
+        return self.predict_proba(X).argmax(axis=1)
+
+    def sample(
+        self, n_samples: int = 1, length: int = 100, random_state: RandomState = None
+    ) -> tuple[Any, Any]:
+        """Documents (n, V) drawn from the model, as CSR counts, and their topics (n,).
+
+        Parameters
+        ----------
+        n_samples : int
+        length : int, words of a document
+        random_state : seed; default that of the model
+        """
+        rng = self._sampling(n_samples, length, random_state)
+        topics = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
+        return self._draw(np.eye(self.n_components_)[topics], length, rng), topics
