@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from latensor.arrays.threads import inner_threads
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
-from latensor.moments.documents import DocumentBatch
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_powers import WordPowerSums, WordSliceSums
 from latensor.moments.word_totals import WordTotalSums

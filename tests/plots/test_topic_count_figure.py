@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from latensor import plots
-from latensor.models.topics.count import TopicCount
 from latensor.exceptions import InvalidInputError
+from latensor.models.topics.count import TopicCount
 
 SPECTRUM = np.array([5.0, 2.0, 1.5, 0.1, -0.05])
 

@@ -44,7 +44,7 @@ def _array_shapes(model: Any, n_components: int, n_features: int) -> dict[str, t
         "history": (-1,),
         "spectrum": (-1,),
     }
-    if "mixture_prior_" in model._lazy:
+    if "mixture_prior_" in model._fitted_names:
         shapes["mixture_prior"] = (n_components,)
     return shapes
 

@@ -97,7 +97,7 @@ class Spare(list[Any]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spare)
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __reduce__(self) -> Any:
         return Spare, ()

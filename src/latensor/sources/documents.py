@@ -64,9 +64,7 @@ def documents_in_memory(counts: Any, weights: Any = None) -> Source:
     if not known.all():
         whole = whole.take(np.flatnonzero(known > 0))
     blocks = whole.blocks(Kind.DOCUMENTS.block)
-    return Source.of(
-        Kind.DOCUMENTS, *(DocumentBatch(b.parts, b.weights, b.keys) for b in blocks)
-    )
+    return Source.of(Kind.DOCUMENTS, *(DocumentBatch(b.parts, b.weights, b.keys) for b in blocks))
 
 
 def document_shards(

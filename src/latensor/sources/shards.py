@@ -88,7 +88,7 @@ class Source:
         held: list[Batch] = []
         count = 0
         for fresh in self._read(shard):
-            if not held and len(fresh) == size:
+            if not held and fresh.extent == size:
                 # As it is, with whatever was prepared for it.
                 yield fresh
                 continue

@@ -4,17 +4,19 @@ import numpy as np
 import pytest
 
 from latensor.datasets import make_topics
-from latensor.estimation.documents import opened
+from latensor.engines import LocalEngine
+from latensor.exceptions import NotIdentifiableError
+from latensor.models.topics.powers import power_sums, topics_from_powers
 from latensor.models.topics.read_off import (
     concentration_from_shares,
     dual_basis,
     topics_from_moments,
 )
-from latensor.models.topics.powers import power_sums, topics_from_powers
 from latensor.models.topics.subspace import find_subspace
-from latensor.exceptions import NotIdentifiableError
-from latensor.moments.words import WordTripleAccumulator
-from latensor.sources import MatrixSource
+from latensor.moments.batch import Batch
+from latensor.moments.word_totals import WordTotalSums
+from latensor.moments.words import WordTripleSums
+from latensor.sources.documents import documents_in_memory
 from topic_examples import population, share_moment, topic_distance
 
 
@@ -28,7 +30,23 @@ def planted(seed, n_words=9):
 
 def exact_sums(topics, shares, scale):
     counts, weights = population(topics, shares)
-    return WordTripleAccumulator(np.eye(topics.shape[1]), scale, 10.0).update(counts, weights)
+    batch = Batch((counts,), weights, np.arange(len(weights), dtype=np.uint64))
+    return WordTripleSums(np.eye(topics.shape[1]), scale, 10.0).update(batch)
+
+
+class Passes:
+    """Folds over documents in memory, and what they count."""
+
+    def __init__(self, counts):
+        self.source, self.engine = documents_in_memory(counts), LocalEngine(1)
+        self.totals = self(WordTotalSums(counts.shape[1])).finalize()
+
+    def __call__(self, start):
+        return self.engine.fold(self.source, start)
+
+    def triples(self, k, rng):
+        subspace = find_subspace(self, self.totals, k, rng)
+        return self(WordTripleSums(subspace.basis, subspace.scale, subspace.cap))
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -100,11 +118,7 @@ def test_errors_fall_like_the_root_of_the_number_of_documents(alpha0, seed):
 
 def fitted(counts, k, seed=0):
     rng = np.random.default_rng(seed)
-    with opened(MatrixSource(counts, 65536)) as documents:
-        subspace = find_subspace(documents.prepared, documents.totals, k, rng)
-        sums = WordTripleAccumulator(subspace.basis, subspace.scale, subspace.cap)
-        for batch, _ in documents.prepared():
-            sums.update(batch)
+    sums = Passes(counts).triples(k, rng)
     return topics_from_moments(sums.finalize(), sums.basis, sums.scale, k, rng)
 
 
@@ -112,9 +126,8 @@ def test_power_steps_find_what_the_whole_core_does():
     sample = make_topics(5000, 400, 8, random_state=0)
     whole = topics_from_moments_at_one(sample.counts, 8)
     rng = np.random.default_rng(0)
-    with opened(MatrixSource(sample.counts, 65536)) as documents:
-        subspace = find_subspace(documents.prepared, documents.totals, 8, rng)
-        sums = power_sums(documents, subspace, 1.0, rng, 1)
+    passes = Passes(sample.counts)
+    sums = power_sums(passes, find_subspace(passes, passes.totals, 8, rng), 1.0, rng)
     found = topics_from_powers(sums.finalize(), sums.basis, sums.scale, 1.0)
     distances, _ = topic_distance(found.topics, whole.topics)
     assert distances.max() < 0.02
@@ -123,11 +136,7 @@ def test_power_steps_find_what_the_whole_core_does():
 
 def topics_from_moments_at_one(counts, k):
     rng = np.random.default_rng(0)
-    with opened(MatrixSource(counts, 65536)) as documents:
-        subspace = find_subspace(documents.prepared, documents.totals, k, rng)
-        sums = WordTripleAccumulator(subspace.basis, subspace.scale, subspace.cap)
-        for batch, _ in documents.prepared():
-            sums.update(batch)
+    sums = Passes(counts).triples(k, rng)
     moments = sums.finalize()
     return topics_from_moments(moments, sums.basis, sums.scale, k, rng, concentration=1.0)
 
@@ -142,8 +151,8 @@ def test_more_topics_than_the_words_support_are_refused_with_the_largest_number(
 def test_the_spectrum_falls_and_the_noise_jumps_after_the_last_topic():
     sample = make_topics(4000, 300, 6, random_state=1)
     rng = np.random.default_rng(0)
-    with opened(MatrixSource(sample.counts, 65536)) as documents:
-        subspace = find_subspace(documents.prepared, documents.totals, 12, rng)
+    passes = Passes(sample.counts)
+    subspace = find_subspace(passes, passes.totals, 12, rng)
     assert subspace.noise[6] > 2 * subspace.noise[5]
     assert subspace.spectrum[6] < 0.5 * subspace.spectrum[5]
 
@@ -152,6 +161,6 @@ def test_negative_noise_does_not_take_the_place_of_topics():
     # Titles of four words: most of the second moment is noise, as often negative as positive.
     sample = make_topics(3000, 200, 5, length=4, random_state=0)
     rng = np.random.default_rng(0)
-    with opened(MatrixSource(sample.counts, 65536)) as documents:
-        subspace = find_subspace(documents.prepared, documents.totals, 25, rng)
+    passes = Passes(sample.counts)
+    subspace = find_subspace(passes, passes.totals, 25, rng)
     assert (subspace.spectrum[:25] > 0).all()

@@ -7,6 +7,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
+from latensor.models.topics.single_topic import SingleTopicModel
 from topic_examples import population, topic_distance
 
 K = 5
@@ -57,7 +58,8 @@ def test_population_moments_give_topics_and_weights_back(seed):
     shares = np.zeros((k, k, k))
     np.einsum("iii->i", shares)[:] = weights
     counts, probabilities = population(topics, shares)
-    found = lt.SingleTopic(k, refine=0, random_state=seed).fit(counts, sample_weight=probabilities)
+    found = lt.SingleTopic(k, refine=0, random_state=seed)
+    found.fit(counts, sample_weight=1e10 * probabilities)
     distances, order = topic_distance(found.components_, topics)
     assert distances.max() < 1e-8
     np.testing.assert_allclose(found.weights_[order], weights, rtol=1e-7)
@@ -99,9 +101,22 @@ def test_streams_and_threads(sample, model):
     stream = lt.SingleTopic(K, random_state=0)
     for i in range(0, 2000, 500):
         stream.partial_fit(sample.counts[i : i + 500])
-    moments = lt.SingleTopic(K, random_state=0, refine=0).fit(sample.counts)
-    assert topic_distance(stream.components_, moments.components_)[0].max() < 1e-3
+    np.testing.assert_allclose(stream.components_, model.components_, atol=1e-6)
     assert stream.certificate_.verdict == "stable"
+
+
+def test_a_long_stream_is_nearly_a_fit(sample, model, monkeypatch):
+    monkeypatch.setattr(SingleTopicModel, "pilot_size", 500)
+    monkeypatch.setattr(SingleTopicModel, "stream_size", 400)
+    first = lt.SingleTopic(K, random_state=0).partial_fit(sample.counts[:500])
+    second = first.spawn()
+    for i in range(500, 2000, 300):
+        (first if i < 1100 else second).partial_fit(sample.counts[i : i + 300])
+    first.merge(second)
+    assert "stream" in first.status_
+    errors = [topic_distance(m.components_, sample.topics)[0].mean() for m in (first, model)]
+    assert errors[0] < 1.1 * errors[1]
+    np.testing.assert_allclose(np.sort(first.weights_), np.sort(model.weights_), atol=0.01)
 
 
 def test_samples_and_files(model, tmp_path):

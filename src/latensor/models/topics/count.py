@@ -1,45 +1,81 @@
-"""How many topics: by the spectrum where it has a gap, else by words held out."""
+"""How many topics: the largest number that two halves of the documents find again.
+
+For a candidate k both halves are fitted. Two things are taken from the same two fits. *Held-out
+likelihood*: half the words of every document, given the rest, under the topics of the other half;
+numbers are compared document by document, D(k, k') = sum_i w_i [l_i(k) - l_i(k')] with its
+standard error. *Reproduction*: both models are applied to all documents; with u_i the column of
+shares of topic i scaled to length one and d2(i, j) = 1 - u_i . u_j, topic i of one half and its
+partner in the other are one topic where 4 d2(partners) < d2 to the nearest other topic. A half has
+twice the variance of the whole: balls of two standard errors around neighbours then do not meet.
+
+The answer is the largest k that predicts no worse than the best by two standard errors of a
+smaller one, and whose topics are all reproduced. One topic is reproduced by definition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse
-from sklearn.base import clone
+from scipy.optimize import linear_sum_assignment
 
-from latensor.estimation.documents import Documents
-from latensor.models.topics.read_off import (
-    START_SMOOTHING,
-    as_probabilities,
-    topics_from_moments,
-)
-from latensor.models.topics.subspace import WordSubspace, find_subspace
+from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
-from latensor.moments.documents import prepare_documents
-from latensor.moments.word_totals import WordTotalsAccumulator
-from latensor.moments.words import WordTripleAccumulator
+from latensor.models.topics.read_off import as_probabilities
+from latensor.models.topics.subspace import WordSubspace, find_subspace
+from latensor.moments.batch import Batch, mixed
+from latensor.moments.documents import DocumentBatch
+from latensor.moments.unit_sample import Sample
+from latensor.moments.word_totals import WordTotals, WordTotalSums
+from latensor.moments.words import WordTripleSums
 
-# What the stage is called in callbacks, and the share of it that the moments take.
-_STAGE = "number of topics"
-_SHARE_OF_MOMENTS = 0.1
-_CANDIDATES = (2, 3, 5, 7, 10, 14, 20, 28, 40, 56, 80)
-_LARGEST = max(_CANDIDATES)
-# Documents that the choice is made on: enough to tell perplexities apart, few enough to be quick.
+if TYPE_CHECKING:
+    from latensor.estimation.run import Run
+    from latensor.models.topics.families import TopicState
+    from latensor.models.topics.model import TopicsModel
+
+# Documents that the choice is made on: enough to tell likelihoods apart, few enough to be quick.
 _DOCUMENTS = 20_000
-_HELD_OUT = 0.1
-_PASSES = 2
-# The spectrum ends where an eigenvalue falls to this part of the one before, the first pair apart.
-# Planted corpora fall to 0.04-0.5 after their last topic, text nowhere below 0.88.
-_GAP = 0.6
-# Only directions whose noise is below this can be the last of the topics.
-_NOISE = 0.5
-# The smallest number of topics within a standard error of the best, or this near to it: fewer are
-# easier to read. On news the perplexity falls as far as one looks, by 2 to 5 % for each step of the
-# candidates towards the end: anything tighter would take the last of them.
-_NEAR = 1.05
+_LARGEST = 64
+# Documents of a half for every topic.
+_DOCUMENTS_A_TOPIC = 20
+# Standard errors by which a likelihood must differ.
+_ERRORS = 2.0
+# Doublings in a row without gain that end the search: with one, six unequal topics stopped at 3.
+_PATIENCE = 2
+_STEP_DOWN = 1.2
+# Balls of two standard errors around neighbours do not meet.
+_APART = 4.0
+
+
+@dataclass(frozen=True)
+class CountTried:
+    """One number of topics that was tried.
+
+    Attributes
+    ----------
+    n_components : int
+    held_out : float, log-likelihood of a held-out word
+    perplexity, error : float, of held-out words, and its standard error over documents
+    n_reproduced : int, topics that both halves find
+    worst : float, the largest d2(partners) / d2(nearest other topic); reproduced below 1/4
+    seconds : float
+    """
+
+    n_components: int
+    held_out: float
+    perplexity: float
+    error: float
+    n_reproduced: int
+    worst: float
+    seconds: float
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Whether both halves find all topics."""
+        return self.n_reproduced == self.n_components
 
 
 @dataclass(frozen=True)
@@ -50,11 +86,16 @@ class TopicCount:
     ----------
     n_components : int
     reason : str, in one sentence
-    spectrum : (m,) eigenvalues of the second moment, falling
+    spectrum : (m,) eigenvalues of the second moment, decreasing
     noise : (m',) whitened noise among the first 1, 2, ... directions
-    candidates, perplexities : tuples, the numbers tried and the perplexity of documents held out;
-        empty where the spectrum decided
-    errors : tuple, standard errors of the perplexities over the documents held out
+    candidates, perplexities, errors : tuples, the numbers tried, the perplexity of held-out words
+        and its standard error over documents
+    choices : "small" (word lists agree too), "medium" (the answer) and "large" (the fewest that
+        predict as well as the best)
+    limit_reached : bool, whether more topics than were tried might predict better
+    table : a CountTried for every number tried
+    ratios : (k,) d2(partners) / d2(nearest other topic) of the topics at the answer
+    n_fits : int, fits of a half
     """
 
     n_components: int
@@ -64,167 +105,273 @@ class TopicCount:
     candidates: tuple[int, ...] = ()
     perplexities: tuple[float, ...] = ()
     errors: tuple[float, ...] = ()
+    choices: dict[str, int] = field(default_factory=dict)
+    limit_reached: bool = False
+    table: tuple[CountTried, ...] = ()
+    ratios: Any = None
+    n_fits: int = 0
 
     def __str__(self) -> str:
         lines = [f"{self.n_components} topics: {self.reason}"]
+        found = {row.n_components: row for row in self.table}
         errors = self.errors or (None,) * len(self.candidates)
-        lines += [
-            f"{k:6d} topics   perplexity {value:10.1f}" + ("" if e is None else f" +- {e:.1f}")
-            for k, value, e in zip(self.candidates, self.perplexities, errors, strict=True)
-        ]
+        for k, value, error in zip(self.candidates, self.perplexities, errors, strict=True):
+            line = f"{k:6d} topics   perplexity {value:10.1f}"
+            line += "" if error is None else f" +- {error:.1f}"
+            if k in found:
+                line += f"   {found[k].n_reproduced} of {k} found in both halves"
+            lines.append(line)
         return "\n".join(lines)
 
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, lists and strings."""
+        return {
+            "n_components": self.n_components,
+            "reason": self.reason,
+            "choices": dict(self.choices),
+            "limit_reached": self.limit_reached,
+            "n_fits": self.n_fits,
+            "table": [vars(row) for row in self.table],
+            "ratios": None if self.ratios is None else [float(r) for r in self.ratios],
+            "spectrum": [float(v) for v in self.spectrum],
+        }
 
-def choose_count(model: Any, documents: Documents, rng: np.random.Generator) -> TopicCount:
+
+def choose_count(run: Run, model: TopicsModel, totals: WordTotals) -> TopicCount:
     """The number of topics of some documents, with the evidence.
 
     Parameters
     ----------
-    model : estimator whose parameters say how to polish and score; not changed. Its callback is
-        told the share that is done
-    documents : those of the fit; up to 20,000 of them are looked at
-    rng : draws which are held out
+    run : the documents; up to 20,000 of them are looked at
+    model : says how topics are refined and scored
+    totals : of all documents
     """
-    counts = _some(documents)
-    usable = np.flatnonzero(np.diff(counts.indptr) > 0)
-    counts = counts[usable]
-    held = np.zeros(counts.shape[0], bool)
-    held[rng.permutation(len(held))[: max(1, int(_HELD_OUT * len(held)))]] = True
-    if counts.shape[0] < 20:
-        raise NotIdentifiableError(
-            f"n_components='auto' needs at least 20 documents with words, got {counts.shape[0]}: "
-            "give n_components as an integer"
+    sample: Sample = run.fold("number of topics", Sample(_DOCUMENTS, run.seed))
+    units = sample.in_order()
+    units = units.take(np.flatnonzero(np.diff(units.rows.indptr) > 0))
+    marks = mixed(units.keys, run.seed + 1) % np.uint64(2) == 0
+    parts = [units.take(np.flatnonzero(marks)), units.take(np.flatnonzero(~marks))]
+    limit = min(_LARGEST, min(map(len, parts)) // _DOCUMENTS_A_TOPIC, model.n_features)
+    if limit < 2:
+        reason = f"{len(units)} documents with words are too few to tell more apart"
+        return TopicCount(1, reason, np.zeros(0), np.zeros(0), choices=_same(1))
+    try:
+        halves = [_Half(run, model, part, limit) for part in parts]
+    except NotIdentifiableError:
+        reason = "words of a document tell nothing of each other"
+        return TopicCount(1, reason, np.zeros(0), np.zeros(0), choices=_same(1))
+    search = _Search(run, model, units, halves, min(limit, *(h.rank for h in halves)))
+    return search.answer(halves[0].subspace)
+
+
+def _same(k: int) -> dict[str, int]:
+    return {"small": k, "medium": k, "large": k}
+
+
+class _Half:
+    """The moments of a half of the documents, taken once along as many directions as may matter."""
+
+    def __init__(self, run: Run, model: TopicsModel, units: Batch, limit: int) -> None:
+        self.units = DocumentBatch(units.parts, units.weights, units.keys)
+        inside = run.on(self.units)
+
+        def fold(start: Any) -> Any:
+            return inside.fold("number of topics", start)
+
+        self.totals: WordTotals = fold(WordTotalSums(model.n_features)).finalize()
+        self.subspace: WordSubspace = find_subspace(
+            fold,
+            self.totals,
+            min(limit, int(np.count_nonzero(self.totals.totals))),
+            run.rng("number of topics"),
+            concentration=model.assumed,
+            at_least=1,
+            before_refinement=True,
         )
-    train = counts[np.flatnonzero(~held)]
-    tell = _no_one if model.callback is None else model.callback
-    tell(_STAGE, 0.0)
-    sums, subspace = _moments(model, train, rng)
-    tell(_STAGE, _SHARE_OF_MOMENTS)
-    by_gap = _gap(subspace)
-    if by_gap is not None:
+        found = self.subspace
+        self.words = fold(WordTripleSums(found.basis, found.scale, found.cap, found.noisy))
+        self.moments = self.words.finalize()
+        self.rank = int(found.basis.shape[1])
+
+    def fitted(self, model: TopicsModel, k: int, rng: np.random.Generator) -> TopicState:
+        """The topics of this half."""
+        if k == 1:
+            start = (self.totals.totals / self.totals.totals.sum())[None]
+        else:
+            found = model.solve(self.words, self.moments, k, rng, model.concentration)
+            start = as_probabilities(found.topics, self.totals.totals)
+        return model.candidate(self.units, start, self.totals)
+
+
+class _Search:
+    """Numbers of topics that are tried, each once."""
+
+    def __init__(
+        self, run: Run, model: TopicsModel, units: Batch, halves: list[_Half], limit: int
+    ) -> None:
+        self._run, self._model, self._units, self._halves = run, model, units, halves
+        self.limit = limit
+        self.tried: dict[int, CountTried] = {}
+        self._scores: dict[int, tuple[Array, Array]] = {}
+        self._ratios: dict[int, Array] = {}
+        self._agrees: dict[int, bool] = {}
+
+    def answer(self, subspace: WordSubspace) -> TopicCount:
+        """The largest reproduced number that is worth its topics."""
+        best = self._best()
+        large = min(k for k in self.tried if not self._is_better(best, k))
+        medium = self._largest_reproduced(large)
+        small = max(k for k in self.tried if k <= medium and self._agrees[k])
+        limit_reached = best == self.limit
+        rows = tuple(self.tried[k] for k in sorted(self.tried))
         return TopicCount(
-            by_gap,
-            f"the spectrum falls to noise after direction {by_gap}",
+            medium,
+            self._reason(medium, small, large, limit_reached),
             subspace.spectrum,
             subspace.noise,
+            tuple(row.n_components for row in rows),
+            tuple(row.perplexity for row in rows),
+            tuple(row.error for row in rows),
+            {"small": small, "medium": medium, "large": large},
+            limit_reached,
+            rows,
+            self._ratios[medium],
+            2 * len(rows),
         )
-    return _by_held_out_words(model, sums, subspace, train, counts[np.flatnonzero(held)], rng, tell)
 
+    def _reason(self, medium: int, small: int, large: int, limit_reached: bool) -> str:
+        text = "each was found again in the other half of the documents"
+        if medium == 1:
+            text = "no more than one was found again in the other half of the documents"
+        if small < medium:
+            text += f"; {small} if the word lists must agree too"
+        if large != medium:
+            more = f"{large} or more predict" if limit_reached else f"{large} predict"
+            text += f"; {more} best"
+        return text
 
-def _some(documents: Documents) -> Any:
-    kept, n_documents = [], 0
-    for batch in documents.batches:
-        kept.append(batch)
-        n_documents += batch.shape[0]
-        if n_documents >= 4 * _DOCUMENTS:
-            break
-    counts = scipy.sparse.vstack(kept, format="csr")
-    step = max(1, counts.shape[0] // _DOCUMENTS)
-    return counts[::step]
+    # ------------------------------------------------------------------ the search
+    def _best(self) -> int:
+        """The number that predicts best: by doubling, then between the neighbours of the best."""
+        best, failures, k = 1, 0, 1
+        self._try(1)
+        while failures < _PATIENCE and k < self.limit:
+            k = min(2 * k, self.limit)
+            if not self._try(k):
+                break
+            if self._is_better(k, best):
+                best, failures = k, 0
+            else:
+                failures += 1
+        low, high = max(best // 2, 1), min(2 * best, self.limit)
+        while high - low > 2:
+            left, right = low + (high - low) // 3, high - (high - low) // 3
+            if not self._try(right):
+                high = right
+            elif not self._try(left) or self._mean(right) > self._mean(left):
+                low = left
+            else:
+                high = right
+        for k in range(low, high + 1):
+            self._try(k)
+        return max(self.tried, key=self._mean)
 
+    def _largest_reproduced(self, large: int) -> int:
+        """Down from the number that predicts as well as the best; then what was left out above."""
+        k, above = large, large + 1
+        while k > 1 and not (self._try(k) and self.tried[k].is_reproduced):
+            above, k = k, min(k - 1, int(k / _STEP_DOWN))
+        for other in range(above - 1, k, -1):
+            if self._try(other) and self.tried[other].is_reproduced:
+                return other
+        return k
 
-def _moments(model: Any, train: Any, rng: Any) -> tuple[WordTripleAccumulator, WordSubspace]:
-    totals = WordTotalsAccumulator(train.shape[1]).update(train).finalize()
-    prepared = [(prepare_documents(train), None)]
-    rank = min(_LARGEST, train.shape[1], train.shape[0])
-    subspace = find_subspace(
-        lambda: prepared,
-        totals,
-        rank,
-        rng,
-        model._threads(),
-        concentration=model._assumed_concentration(),
-        at_least=1,
-    )
-    sums = WordTripleAccumulator(subspace.basis, subspace.scale, subspace.cap, model._threads())
-    return sums.update(prepared[0][0]), subspace
+    def _mean(self, k: int) -> float:
+        return self.tried[k].held_out
 
+    def _is_better(self, k: int, other: int) -> bool:
+        """Whether k topics predict better than another number, by two standard errors."""
+        scores, weights = self._scores[k]
+        difference = (scores - self._scores[other][0]) * weights
+        error = np.sqrt(len(difference)) * float(np.std(difference))
+        return bool(difference.sum() > _ERRORS * error)
 
-def _gap(subspace: WordSubspace) -> int | None:
-    """The number of directions before the largest relative drop, if there is a large one."""
-    values = np.maximum(subspace.spectrum[: subspace.basis.shape[1] + 1], 0.0)
-    if len(values) < 3 or values[1] <= 0:
-        return None
-    positive = values[:-1] > 0
-    ratios = np.where(positive, values[1:] / np.where(positive, values[:-1], 1.0), 1.0)
-    # The first direction is how long and how common words are: it stands out of any text. And where
-    # there are hardly more words than directions, the last of them fall to nothing by themselves.
-    ratios[0] = 1.0
-    ratios[subspace.noise[: len(ratios)] >= _NOISE] = 1.0
-    last = int(np.argmin(ratios))
-    return last + 1 if ratios[last] < _GAP else None
-
-
-def _no_one(stage: str, share: float) -> None:
-    """Told the progress where the model has no callback."""
-
-
-def _by_held_out_words(
-    model: Any,
-    sums: Any,
-    subspace: WordSubspace,
-    train: Any,
-    held: Any,
-    rng: Any,
-    tell: Callable[[str, float], None],
-) -> TopicCount:
-    moments = sums.finalize()
-    totals = np.asarray(train.sum(axis=0)).ravel()
-    tried: dict[int, tuple[float, float]] = {}
-    rising = 0
-    candidates = [k for k in _CANDIDATES if k <= subspace.basis.shape[1]]
-    for number, k in enumerate(candidates):
+    # ------------------------------------------------------------------ one number
+    def _try(self, k: int) -> bool:
+        """Fit both halves; False where their moments do not support so many topics."""
+        if k in self.tried:
+            return True
+        began = time.perf_counter()
         try:
-            start = topics_from_moments(
-                moments, sums.basis, sums.scale, k, rng, concentration=model._concentration
-            )
+            states = [
+                half.fitted(self._model, k, self._run.rng(f"{k} topics")) for half in self._halves
+            ]
         except NotIdentifiableError:
-            break
-        topics = as_probabilities(start.topics, totals, START_SMOOTHING)
-        trial = clone(model).set_params(
-            n_components=k, refine=_PASSES, init=topics, algorithm="auto", callback=None
+            return False
+        other = (self._halves[1].units, self._halves[0].units)
+        scores, tokens = (
+            np.concatenate(values)
+            for values in zip(
+                *(
+                    self._model.score_halves(state, units.rows)
+                    for state, units in zip(states, other, strict=True)
+                ),
+                strict=True,
+            )
         )
-        tried[k] = _held_out_perplexity(trial.fit(train), held)
-        # The work for a candidate grows with its number of topics.
-        done = sum(candidates[: number + 1]) / sum(candidates)
-        tell(_STAGE, _SHARE_OF_MOMENTS + (1 - _SHARE_OF_MOMENTS) * done)
-        rising = rising + 1 if tried[k] > min(tried.values()) else 0
-        # Perplexity has one valley: three numbers in a row beyond its bottom end the search.
-        if rising == 3:
-            break
-    chosen, reason = _smallest_near_best(tried)
-    return TopicCount(
-        chosen,
-        reason,
-        subspace.spectrum,
-        subspace.noise,
-        tuple(tried),
-        tuple(value for value, _ in tried.values()),
-        tuple(error for _, error in tried.values()),
-    )
+        weights = np.concatenate([units.weights for units in other])
+        total = float(tokens @ weights)
+        mean = float(scores @ weights) / total if total > 0 else 0.0
+        residuals = (scores - mean * tokens) * weights
+        error = float(np.sqrt((residuals**2).sum())) / max(total, 1.0)
+        self._ratios[k] = self._reproduced(states)
+        self._agrees[k] = k == 1 or bool((self._ratios[k] * _APART < 1).all())
+        self._agrees[k] = self._agrees[k] and (k == 1 or _words_agree(states))
+        reproduced = int(np.count_nonzero(self._ratios[k] * _APART < 1))
+        perplexity = float(np.exp(-mean))
+        self._scores[k] = scores, weights
+        self.tried[k] = CountTried(
+            k,
+            mean,
+            perplexity,
+            perplexity * error,
+            reproduced,
+            float(self._ratios[k].max()),
+            time.perf_counter() - began,
+        )
+        self._run.tell("number of topics")
+        return True
+
+    def _reproduced(self, states: list[TopicState]) -> Array:
+        """d2(partners) / d2(nearest other topic) (k,), of the shares in all documents."""
+        if len(states[0].topics) == 1:
+            return np.zeros(1)
+        roots = np.sqrt(self._units.weights)[:, None]
+        columns = []
+        for state in states:
+            shares = self._model.responsibilities(state, self._units.rows) * roots
+            norms = np.linalg.norm(shares, axis=0)
+            columns.append(shares / np.where(norms > 0, norms, 1.0))
+        return _ratios(*(1 - a.T @ b for a, b in _pairs(columns)))
 
 
-def _held_out_perplexity(model: Any, held: Any) -> tuple[float, float]:
-    """The perplexity of documents, and its standard error over them."""
-    scores, tokens = model._completion(held, 0)
-    mean = scores.sum() / tokens.sum()
-    residuals = scores - mean * tokens
-    error = float(np.sqrt((residuals**2).sum()) / tokens.sum())
-    perplexity = float(np.exp(-mean))
-    return perplexity, perplexity * error
+def _pairs(columns: list[Array]) -> list[tuple[Array, Array]]:
+    first, second = columns
+    return [(first, second), (first, first), (second, second)]
 
 
-def _smallest_near_best(tried: dict[int, tuple[float, float]]) -> tuple[int, str]:
-    """The fewest topics within a standard error, or 5 %, of the lowest perplexity, and why."""
-    best = min(tried, key=lambda k: tried[k][0])
-    lowest, error = tried[best]
-    limit = max(lowest + error, _NEAR * lowest)
-    chosen = min(k for k, (value, _) in tried.items() if value <= limit)
-    near = "a standard error" if lowest + error > _NEAR * lowest else f"{_NEAR - 1:.0%}"
-    reason = (
-        f"the spectrum has no gap; the fewest topics within {near} of the lowest perplexity of "
-        f"documents held out, which {best} topics have"
-    )
-    if best == max(tried) and len(tried) > 1:
-        reason += ", the most that were tried"
-    return chosen, reason
+def _ratios(between: Array, first: Array, second: Array) -> Array:
+    """Distances of partners over those to the nearest other topic, from distances (k, k)."""
+    partner = linear_sum_assignment(between)[1]
+    own = np.maximum(between[np.arange(len(partner)), partner], 0.0)
+    for within in (first, second):
+        np.fill_diagonal(within, np.inf)
+    apart = np.minimum(first.min(axis=1), second.min(axis=1)[partner])
+    return np.asarray(own / np.maximum(apart, np.finfo(float).tiny))
+
+
+def _words_agree(states: list[TopicState]) -> bool:
+    """Whether the topics themselves are reproduced, in squared Hellinger distance."""
+    roots = [np.sqrt(state.topics, dtype=np.float64).T for state in states]
+    ratios = _ratios(*(2 - 2 * a.T @ b for a, b in _pairs(roots)))
+    return bool((ratios * _APART < 1).all())

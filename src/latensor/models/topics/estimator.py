@@ -55,8 +55,6 @@ class TopicEstimator(TopicInference, LatentEstimator):
         {"components": PROBABILITY},
         "components",
     )
-    # What the weights of the topics are called, without the underscore.
-    _weight_name: ClassVar[str]
 
     n_components: int | str
     algorithm: Any
@@ -128,6 +126,9 @@ class TopicEstimator(TopicInference, LatentEstimator):
 
     def __getattr__(self, name: str) -> Any:
         if name != "certificate_" or "_stream" not in self.__dict__:
+            if "components_" in self.__dict__:
+                # All that there is was set with the topics.
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
             return super().__getattr__(name)
         try:
             answer, _ = self._found()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
@@ -31,7 +31,7 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
     n_features_in_: int
     random_state: RandomState
     # What the weights of the topics are called, without the underscore.
-    _weight_name: str
+    _weight_name: ClassVar[str]
 
     def transform(self, X: object) -> Any:
         """Shares of the topics in documents (n, k)."""

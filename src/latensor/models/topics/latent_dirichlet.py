@@ -35,8 +35,10 @@ from latensor.models.topics.refinement import (
 from latensor.models.topics.refinement.documents import padded
 from latensor.models.topics.refinement.folded import refine_by_folds
 from latensor.models.topics.refinement.in_place import shares_fit
+from latensor.moments.batch import Batch
 from latensor.moments.sums import Joint
 from latensor.moments.unit_sample import Sample
+from latensor.moments.word_totals import WordTotals
 from latensor.refinement.family import Statistics
 
 # Where the third moment leaves less than this share unexplained and the weakest direction stands
@@ -50,6 +52,8 @@ _PRIOR_GAIN = 0.999
 # Documents that a prior is chosen on: held out, or a few that stand in for them.
 _JUDGES = 2000
 _FEW = 50
+# Passes over a half of the documents for a number of topics that is tried.
+_PASSES_OF_A_CANDIDATE = 10
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,10 @@ class DirichletModel(TopicsModel):
 
     holds_out: ClassVar[bool] = True
     refines_streams: ClassVar[bool] = True
+
+    @property
+    def weighs_moments(self) -> bool:
+        return self.refine == 0
 
     def weigh(
         self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
@@ -83,6 +91,36 @@ class DirichletModel(TopicsModel):
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "alpha": state.weights}
 
+    def candidate(self, units: Batch, start: Array, totals: WordTotals) -> TopicState:
+        found = refine_topics(
+            units.rows,
+            start.astype(np.float32),
+            document_prior=self.document_prior,
+            word_prior=self.word_prior,
+            passes=_PASSES_OF_A_CANDIDATE,
+            rng=np.random.default_rng(0),
+            n_threads=self.n_threads,
+            document_weights=units.weights,
+        )
+        topics = found.topics.astype(np.float64)
+        topics /= topics.sum(axis=1, keepdims=True)
+        core = self.core(topics, totals).update(units).finalize()
+        alpha = self.weigh(core.first, core.second, None)
+        prior = self._prior(topics, alpha, units.rows[:_JUDGES])
+        return TopicState(topics, alpha, found.counts.sum(axis=1), prior)
+
+    def score_halves(self, state: TopicState, counts: Any) -> tuple[Array, Array]:
+        topics = state.topics.astype(np.float32)
+        found = completion(counts, topics, state.mixture_prior, n_threads=self.n_threads)
+        return found.log_likelihood, found.n_tokens
+
+    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+        topics = state.topics.astype(np.float32)
+        found: Array = topic_mixtures(
+            counts, topics, state.mixture_prior, n_threads=self.n_threads
+        ).astype(np.float64)
+        return found
+
     def locally(
         self, run: Run, frame: Frame, answer: Answer[TopicState]
     ) -> Answer[TopicState] | None:
@@ -100,7 +138,7 @@ class DirichletModel(TopicsModel):
                 passes=self.refine,
                 rng=run.rng("refinement"),
                 n_threads=self.n_threads,
-                callback=lambda _: run.tell("refinement"),
+                callback=lambda _: run.tell("polish"),
                 document_weights=None if (whole.weights == 1).all() else whole.weights,
                 held_out=choice,
             )
@@ -117,7 +155,7 @@ class DirichletModel(TopicsModel):
             history, n_passes, status = found.history, found.n_passes, found.status
         else:
             folded = refine_by_folds(
-                lambda accumulator: run.fold("refinement", accumulator),
+                lambda accumulator: run.fold("polish", accumulator),
                 family,
                 start,
                 self.refine,
@@ -301,6 +339,7 @@ class LatentDirichletAllocation(TopicEstimator):
         return {**found, "mixture_prior_": self._ordered_prior(answer, frame)}
 
     def _ordered_prior(self, answer: Answer[Any], frame: Frame) -> Array:
+        assert answer.state is not None
         state: TopicState = answer.state
         prior = state.weights if state.mixture_prior is None else state.mixture_prior
         ordered: Array = prior[self._model().order(frame, state)]

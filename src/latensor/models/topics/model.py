@@ -85,6 +85,11 @@ class TopicsModel(Model[TopicState]):
         """The concentration that the subspace belongs to, which it hardly turns."""
         return 1.0 if self.concentration is None else self.concentration
 
+    @property
+    def weighs_moments(self) -> bool:
+        """Whether topics are weighed as they are read off, and not only once they are refined."""
+        return True
+
     def is_pilot(self, held: Sequence[Batch]) -> bool:
         entries = sum(int(batch.rows.nnz) for batch in held)
         return entries >= _PILOT_ENTRIES or super().is_pilot(held)
@@ -131,15 +136,20 @@ class TopicsModel(Model[TopicState]):
         def moment_pass(start: Any) -> Any:
             return run.fold("moments", Selected(start, choice)).inner
 
-        subspace = find_subspace(
-            subspace_pass,
-            totals,
-            rank,
-            run.rng("subspace"),
-            concentration=self.assumed,
-            at_least=count,
-            before_refinement=self.refine != 0 and not streaming,
-        )
+        try:
+            subspace = find_subspace(
+                subspace_pass,
+                totals,
+                rank,
+                run.rng("subspace"),
+                concentration=self.assumed,
+                at_least=count,
+                before_refinement=self.refine != 0 and not streaming,
+            )
+        except NotIdentifiableError:
+            if count > 1:
+                raise
+            return Frame(values, known, float(totals.n_documents))
         if rank > _MANY and self.algorithm == "auto" and not streaming:
             words: Any = power_sums(moment_pass, subspace, self.assumed, run.rng("slices"))
         else:
@@ -181,9 +191,7 @@ class TopicsModel(Model[TopicState]):
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         totals = {"totals": WordTotalSums(self.n_features)}
-        if self.init is not None:
-            return {**totals, "core": frame["core"]}
-        return {**totals, "words": frame["words"]}
+        return {**totals, **{n: frame[n] for n in ("core", "words") if n in frame.values}}
 
     # ------------------------------------------------------------------ from moments to topics
     def read_off(
@@ -196,15 +204,24 @@ class TopicsModel(Model[TopicState]):
             topics = self.given_topics(frame["count"])
             state = self._state(topics, self.weigh(core.first, core.second, None), totals)
             return Answer(state, evidence)
-        words = moments["words"]
-        found = self.solve(words, words.finalize(), frame["count"], rng, self.concentration)
+        try:
+            words = moments["words"]
+            found = self.solve(words, words.finalize(), frame["count"], rng, self.concentration)
+        except (KeyError, NotIdentifiableError):
+            if frame["count"] > 1:
+                raise
+            # One topic is the frequency of words, whatever documents say of pairs.
+            topics = totals.totals[None] / totals.n_tokens
+            return Answer(self._state(topics, np.ones(1), totals), evidence)
         subspace = frame["subspace"]
-        if not frame.known and type(words) is WordTripleSums:
+        if subspace is None or (not frame.known and type(words) is WordTripleSums):
             # Of a stream: what all its documents say, along the directions that the first chose.
             subspace = subspace_of_sums(words, self.assumed, at_least=frame["count"])
         topics = as_probabilities(found.topics, totals.totals)
-        noise = float(subspace.noise[len(topics) - 1])
-        weights = self.weigh(*implied_shares(topics, words), found, noise)
+        weights = np.full(len(topics), 1 / len(topics))
+        if self.weighs_moments:
+            noise = float(subspace.noise[len(topics) - 1])
+            weights = self.weigh(*implied_shares(topics, words), found, noise)
         evidence |= {"found": found, "words": words, "subspace": subspace}
         return Answer(self._state(topics, weights, totals), evidence)
 
@@ -248,6 +265,19 @@ class TopicsModel(Model[TopicState]):
             concentration=concentration,
             algorithm=None if self.algorithm == "auto" else self.algorithm,
         )
+
+    # ------------------------------------------------------------------ candidates
+    def candidate(self, units: Batch, start: Array, totals: WordTotals) -> TopicState:
+        """Topics refined on documents in memory, from a start; for choosing their number."""
+        raise NotImplementedError(f"{type(self).__name__} must refine its candidates")
+
+    def score_halves(self, state: TopicState, counts: Any) -> tuple[Array, Array]:
+        """Log-likelihoods (n,) of half the words of documents given the rest, and their numbers."""
+        raise NotImplementedError(f"{type(self).__name__} must score documents")
+
+    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+        """Shares (n, k) of the topics in documents."""
+        raise NotImplementedError(f"{type(self).__name__} must find mixtures")
 
     # ------------------------------------------------------------------ what users meet
     def order(self, frame: Frame, state: TopicState) -> Array:

@@ -22,8 +22,8 @@ import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import Diagonalized, diagonalize
-from latensor.models.topics.subspace import falling_eigenpairs
 from latensor.exceptions import NotIdentifiableError
+from latensor.models.topics.subspace import falling_eigenpairs
 from latensor.moments.words import WordTriples
 
 # The concentration that the search starts from; text is little affected by its value.

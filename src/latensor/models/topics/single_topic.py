@@ -17,9 +17,14 @@ from latensor.models.topics.families import SingleTopicFamily, TopicState
 from latensor.models.topics.model import TopicsModel, shares_of
 from latensor.models.topics.read_off import TopicMoments
 from latensor.models.topics.refinement import mixture_completion, topic_posteriors
+from latensor.moments.batch import Batch
+from latensor.moments.word_totals import WordTotals
+from latensor.refinement.em import em
 
 # Different words of documents, added up, on which EM runs in memory: 256 MB.
 _SAMPLE_ENTRIES = 20_000_000
+# Passes over a half of the documents for a number of topics that is tried.
+_PASSES_OF_A_CANDIDATE = 20
 
 
 @dataclass(frozen=True)
@@ -40,6 +45,24 @@ class SingleTopicModel(TopicsModel):
         totals = frame.known["totals"].finalize()  # type: ignore[attr-defined]
         per_document = max(totals.n_entries / max(totals.n_documents, 1), 1.0)
         return max(self.search_size, int(_SAMPLE_ENTRIES / per_document))
+
+    def candidate(self, units: Batch, start: Array, totals: WordTotals) -> TopicState:
+        family = SingleTopicFamily(self.word_prior)
+        shares = shares_of(self.core(start, totals).update(units).finalize().first)
+        state = self._state(start, shares, totals)
+        return em(
+            lambda s: s.empty().update(units), family, state, max_iter=_PASSES_OF_A_CANDIDATE
+        ).state
+
+    def score_halves(self, state: TopicState, counts: Any) -> tuple[Array, Array]:
+        found = mixture_completion(counts, state.topics, state.weights, n_threads=self.n_threads)
+        return found.log_likelihood, found.n_tokens
+
+    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+        found: Array = topic_posteriors(
+            counts, state.topics, state.weights, n_threads=self.n_threads
+        )
+        return found
 
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "weights": state.weights}

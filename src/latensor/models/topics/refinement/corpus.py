@@ -117,7 +117,7 @@ class HeldOutKeys(Folded):
 
 def hold_out(counts: Any, seed: int) -> HeldOut:
     """The choice of `HeldOutKeys` for documents (n, V) in memory."""
-    n = counts.shape[0]
+    n = len(_as_given(counts))
     batch = Batch((counts,), np.ones(n), np.arange(n, dtype=np.uint64))
     return HeldOutKeys(seed).update(batch).finalize()
 

@@ -156,4 +156,3 @@ def _ahead(
         return family.maximize(sums, state)
     words = sums["words"] + _MOMENTUM * (sums["words"] - before["words"])
     return family.maximize({**sums, "words": words}, state)
-

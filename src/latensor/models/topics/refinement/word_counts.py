@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 
-
 def left_out_share(n_tokens: float, n_counts: int) -> float:
     """The part of its own share that a word's count is judged without, min(1, 2/3 V k / tokens).
 

@@ -9,7 +9,12 @@ import numpy as np
 
 from latensor.models.topics.refinement.corpus import Corpus
 from latensor.models.topics.refinement.documents import Workers, padded
-from latensor.models.topics.refinement.in_place.shares import WordShares, ascending, distinct, table_width
+from latensor.models.topics.refinement.in_place.shares import (
+    WordShares,
+    ascending,
+    distinct,
+    table_width,
+)
 from latensor.models.topics.refinement.word_counts import left_out_share
 
 # Told the number of a pass; True to stop.

@@ -1,23 +1,24 @@
-"""The polish of topics against plain references: passes in place, in memory and over a stream."""
+"""The refinement of topics against plain references: passes in place, and passes as folds."""
 
 import numpy as np
 import pytest
 import scipy.sparse
 
 from latensor.datasets import make_topics
+from latensor.engines import LocalEngine
 from latensor.exceptions import InvalidInputError
-from latensor.models.topics.refinement import HeldOut, corpus, hold_out, polish_topics
-from latensor.models.topics.refinement import topics as polish_module
+from latensor.models.topics.families import MixedTopicsFamily, TopicState
+from latensor.models.topics.refinement import HeldOut, corpus, hold_out, refine_topics
+from latensor.models.topics.refinement.corpus import HeldOutKeys
 from latensor.models.topics.refinement.documents import Documents
+from latensor.models.topics.refinement.folded import refine_by_folds
 from latensor.models.topics.refinement.in_place import passes as in_place
 from latensor.models.topics.refinement.in_place import shares as in_place_shares
 from latensor.models.topics.refinement.in_place._kernels import _MANY_WORDS
-from latensor.models.topics.refinement.topic_passes import (
-    _FIRST_STEPS,
-    _MOMENTUM,
-    _PASSES_BEFORE_MOMENTUM,
-)
 from latensor.models.topics.refinement.word_counts import left_out_share
+from latensor.moments.batch import Batch
+from latensor.refinement.family import Statistics
+from latensor.sources.documents import documents_in_memory
 from topic_examples import topic_distance
 
 
@@ -49,34 +50,22 @@ def reference_step(document, start, table, alpha, b, left_out):
     return counts, topics
 
 
-def reference_polish(counts, topics, alpha, b, passes):
-    """Passes over whole documents."""
-    k, n_words = topics.shape
+def reference_pass(counts, topics, sizes, alpha, b):
+    """Expected counts of words after six steps of every document from an even mixture."""
+    k = len(topics)
     documents = counts.toarray()
-    left_out = left_out_share(documents.sum(), topics)
-    latest = topics.T * (documents.sum() / k)
-    table = latest + b
-    mixtures = np.repeat(documents.sum(axis=1, keepdims=True) / k, k, axis=1)
-    before = mixtures.copy()
-    for number in range(passes):
-        fresh_counts = np.zeros((n_words, k))
-        for d, document in enumerate(documents):
-            fresh, last = mixtures[d].copy(), before[d].copy()
-            before[d] = mixtures[d]
-            for step in range(_FIRST_STEPS if number == 0 else 1):
-                if step == 0:
-                    speed = _MOMENTUM if number >= _PASSES_BEFORE_MOMENTUM else 0.0
-                else:
-                    speed = 0.5 if step > 1 else 0.0
-                start = np.maximum(fresh + speed * (fresh - last), 0)
-                last = fresh
-                words, fresh = reference_step(document, start, table, alpha, b, left_out)
-            fresh_counts += words
-            mixtures[d] = fresh
-        ahead = _MOMENTUM if number + 1 >= _PASSES_BEFORE_MOMENTUM else 0.0
-        table = np.maximum(fresh_counts + ahead * (fresh_counts - latest), 0) + b
-        latest = fresh_counts
-    return latest.T, mixtures
+    tokens = sizes.sum() - topics.size * b
+    left_out = left_out_share(tokens, topics.size)
+    table, total = (topics * sizes[:, None]).T, np.zeros(topics.T.shape)
+    for document in documents:
+        fresh = last = np.full(k, document.sum() / k)
+        for step in range(6):
+            speed = 0.5 if step > 1 else 0.0
+            start = np.maximum(fresh + speed * (fresh - last), 0)
+            last = fresh
+            words, fresh = reference_step(document, start, table, alpha, b, left_out)
+        total += words
+    return total.T
 
 
 def reference_in_place(counts, topics, alpha, b, passes):
@@ -85,7 +74,7 @@ def reference_in_place(counts, topics, alpha, b, passes):
     order = np.argsort(Documents.of(counts, np.float64).keys(0), kind="stable")
     documents = counts.toarray()[order]
     tokens = documents.sum() / k
-    left_out = left_out_share(documents.sum(), topics)
+    left_out = left_out_share(documents.sum(), topics.size)
     start = (topics.T * tokens + b) / (tokens + b * n_words)
     mixtures = np.repeat(documents.sum(axis=1, keepdims=True) / k, k, axis=1)
     shares = np.zeros((*documents.shape, k))
@@ -124,23 +113,17 @@ def reference_in_place(counts, topics, alpha, b, passes):
 @pytest.mark.parametrize("dtype, tolerance", [(np.float64, 1e-10), (np.float32, 2e-4)])
 @pytest.mark.parametrize("k", [1, 3, 17])
 @pytest.mark.parametrize("passes", [1, 2, 5])
-@pytest.mark.parametrize(
-    "reference, many_words",
-    [(reference_polish, False), (reference_in_place, False), (reference_in_place, True)],
-)
-def test_passes_are_those_of_the_reference(
-    reference, many_words, k, passes, dtype, tolerance, monkeypatch
-):
-    monkeypatch.setattr(polish_module, "shares_fit", lambda *_: reference is reference_in_place)
+@pytest.mark.parametrize("many_words", [False, True])
+def test_passes_are_those_of_the_reference(many_words, k, passes, dtype, tolerance):
     planted = sample(1, 60, 30, 3, length=20, concentration=5.0 if many_words else 0.05)
     words = np.diff(planted.counts.indptr)
     assert len(np.unique(words[words >= _MANY_WORDS] % 2)) == (2 if many_words else 0)
     start = np.random.default_rng(2).dirichlet(np.ones(30), k).astype(dtype)
     alpha = np.linspace(0.05, 0.3, k)
-    found = polish_topics(
-        [planted.counts], start, document_prior=alpha, word_prior=0.1, passes=passes, rng=rng()
+    found = refine_topics(
+        planted.counts, start, document_prior=alpha, word_prior=0.1, passes=passes, rng=rng()
     )
-    counts, mixtures = reference(planted.counts, start.astype(float), alpha, 0.1, passes)
+    counts, mixtures = reference_in_place(planted.counts, start.astype(float), alpha, 0.1, passes)
     scale = planted.counts.sum(axis=1).max()
     assert found.topics.dtype == found.counts.dtype == found.document_topics.dtype == dtype
     np.testing.assert_allclose(found.counts, counts, atol=tolerance * scale, rtol=tolerance)
@@ -159,7 +142,7 @@ def test_every_token_is_on_some_topic(passes, groups, monkeypatch):
         monkeypatch.setattr(in_place_shares, "_SMALLEST", 0)
         monkeypatch.setattr(in_place_shares, "_LARGE", 0)
     planted = sample(3)
-    found = polish_topics([planted.counts], perturbed(planted.topics, 0), passes=passes, rng=rng())
+    found = refine_topics(planted.counts, perturbed(planted.topics, 0), passes=passes, rng=rng())
     lengths = planted.counts.sum(axis=1)
     np.testing.assert_allclose(found.document_topics.sum(axis=1), lengths, rtol=1e-10)
     np.testing.assert_allclose(found.counts.sum(axis=0), planted.counts.sum(axis=0), rtol=1e-10)
@@ -175,40 +158,59 @@ def test_a_weight_counts_documents_as_often(passes):
     start = perturbed(planted.topics, 1)
     held_out = HeldOut(9, 2**60)
     options = {"passes": passes, "rng": rng(), "held_out": held_out}
-    one = polish_topics([planted.counts], start, document_weights=weights, **options)
+    one = refine_topics(planted.counts, start, document_weights=weights, **options)
     shuffled = repeated[np.random.default_rng(6).permutation(repeated.shape[0])]
     for counts in (repeated, shuffled):
         options["rng"] = rng()
-        other = polish_topics([counts], start, **options)
+        other = refine_topics(counts, start, **options)
         np.testing.assert_allclose(one.history, other.history, rtol=1e-9)
         np.testing.assert_allclose(one.topics, other.topics, rtol=1e-7, atol=1e-12)
 
 
-@pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("passes", [3, "auto"])
-def test_any_number_of_threads_gives_the_same_bits(streamed, passes, monkeypatch):
-    if streamed:
-        monkeypatch.setattr(corpus, "_MOST_BYTES_IN_MEMORY", 0)
+def test_any_number_of_threads_gives_the_same_bits(passes):
     planted = sample(6, 4000, 60, 5, length=60)
-    batches = [planted.counts[:2500], planted.counts[2500:]]
     start = perturbed(planted.topics, 2).astype(np.float32)
     found = [
-        polish_topics(batches, start, passes=passes, rng=rng(), n_threads=n) for n in (1, 2, 3)
+        refine_topics(planted.counts, start, passes=passes, rng=rng(), n_threads=n)
+        for n in (1, 2, 3)
     ]
     for other in found[1:]:
         np.testing.assert_array_equal(other.topics, found[0].topics)
         np.testing.assert_array_equal(other.history, found[0].history)
-    assert (found[0].document_topics is None) == streamed
 
 
-def test_how_documents_are_cut_into_batches_changes_nothing_in_memory():
-    planted = sample(7)
-    start = perturbed(planted.topics, 3)
-    whole = polish_topics([planted.counts], start, rng=rng())
-    cut = [planted.counts[:1], planted.counts[1:1], planted.counts[1:200], planted.counts[200:]]
-    parts = polish_topics(cut, start, rng=rng())
-    np.testing.assert_array_equal(whole.topics, parts.topics)
-    np.testing.assert_array_equal(whole.document_topics, parts.document_topics)
+@pytest.mark.parametrize("k", [1, 3, 17])
+def test_a_pass_as_a_fold_is_that_of_the_reference(k):
+    planted = sample(1, 60, 30, 3, length=20)
+    topics = np.random.default_rng(2).dirichlet(np.ones(30), k)
+    sizes = np.linspace(200, 500, k) + 30 * 0.1
+    batch = Batch((planted.counts,), np.ones(60), np.arange(60, dtype=np.uint64))
+    statistics = Statistics(MixedTopicsFamily(0.1, 0.2), TopicState(topics, sizes, sizes))
+    found = statistics.update(batch).seen()
+    expected = reference_pass(planted.counts, topics, sizes, np.full(k, 0.2), 0.1)
+    np.testing.assert_allclose(found["words"][:, :k].T, expected, atol=2e-4, rtol=2e-4)
+    assert found["weight"] == planted.counts.sum()
+
+
+@pytest.mark.parametrize("passes", [2, "auto"])
+def test_folds_have_the_same_bits_at_any_number_of_threads(passes):
+    planted = sample(6, 40_000, 60, 5, length=20)
+    source = documents_in_memory(planted.counts)
+    choice = LocalEngine(1).fold(source, HeldOutKeys(3)).finalize()
+    assert choice == hold_out(planted.counts, 3)
+    family = MixedTopicsFamily(0.05, 0.1)
+    start = perturbed(planted.topics, 2)
+    found = []
+    for n in (1, 2):
+        engine = LocalEngine(n)
+        state = TopicState(start, np.ones(5), np.full(5, planted.counts.sum() / 5))
+        fold = lambda accumulator, engine=engine: engine.fold(source, accumulator)  # noqa: E731
+        found.append(refine_by_folds(fold, family, state, passes, choice))
+    one, other = found
+    np.testing.assert_array_equal(one.statistics.seen()["words"], other.statistics.seen()["words"])
+    np.testing.assert_array_equal(one.history, other.history)
+    assert one.history.size == (0 if passes == 2 else one.n_passes)
 
 
 def test_the_order_of_words_and_documents_changes_nothing_in_place():
@@ -221,7 +223,7 @@ def test_the_order_of_words_and_documents_changes_nothing_in_place():
     turned.has_sorted_indices = False
     order = np.random.default_rng(1).permutation(counts.shape[0])
     one, other, shuffled = (
-        polish_topics([given], start, passes=4, rng=rng())
+        refine_topics(given, start, passes=4, rng=rng())
         for given in (counts, turned, counts[order])
     )
     np.testing.assert_array_equal(one.topics, other.topics)
@@ -230,15 +232,20 @@ def test_the_order_of_words_and_documents_changes_nothing_in_place():
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("streamed", [False, True])
-def test_from_near_the_truth_it_ends_where_the_truth_ends(seed, streamed, monkeypatch):
-    if streamed:
-        monkeypatch.setattr(corpus, "_MOST_BYTES_IN_MEMORY", 0)
+@pytest.mark.parametrize("by_folds", [False, True])
+def test_from_near_the_truth_it_ends_where_the_truth_ends(seed, by_folds):
     planted = sample(seed, 3000, 200, 8, length=80)
-    batches = [planted.counts[i : i + 500] for i in range(0, 3000, 500)]
-    passes = {"passes": 30, "rng": rng()}
-    best = polish_topics(batches, planted.topics, **passes).topics
-    found = polish_topics(batches, perturbed(planted.topics, seed), **passes).topics
+
+    def refined(start):
+        if not by_folds:
+            return refine_topics(planted.counts, start, passes=30, rng=rng()).topics
+        source = documents_in_memory(planted.counts)
+        state = TopicState(start, np.ones(8), np.full(8, planted.counts.sum() / 8))
+        fold = lambda accumulator: LocalEngine(1).fold(source, accumulator)  # noqa: E731
+        found = refine_by_folds(fold, MixedTopicsFamily(0.05, 0.1), state, 30, HeldOut(0, 0))
+        return found.statistics.maximized().topics
+
+    best, found = refined(planted.topics), refined(perturbed(planted.topics, seed))
     error_best = topic_distance(best, planted.topics)[0].mean()
     error = topic_distance(found, planted.topics)[0].mean()
     assert error < 1.15 * error_best + 0.01
@@ -247,11 +254,11 @@ def test_from_near_the_truth_it_ends_where_the_truth_ends(seed, streamed, monkey
 
 def test_the_slice_decides_and_is_given_back():
     planted = sample(8, 2000, 100, 5)
-    choice = hold_out([planted.counts], 3)
+    choice = hold_out(planted.counts, 3)
     mask = choice.mask(planted.counts)
     seen = []
-    found = polish_topics(
-        [planted.counts],
+    found = refine_topics(
+        planted.counts,
         perturbed(planted.topics, 4),
         rng=rng(),
         held_out=choice,
@@ -272,18 +279,21 @@ def test_a_start_that_only_gets_worse_is_kept():
     # The truth cannot be improved from thirty titles of eight words.
     planted = sample(9, 60, 50, 4, length=8, concentration=0.01)
     choice = HeldOut(1, 2**63)
-    found = polish_topics([planted.counts], planted.topics, rng=rng(), held_out=choice)
+    found = refine_topics(planted.counts, planted.topics, rng=rng(), held_out=choice)
     assert found.n_passes == 0
     assert found.history[0] == found.history.min()
-    np.testing.assert_allclose(found.topics, planted.topics, rtol=1e-12)
+    # No word is impossible: the prior acts here too.
+    tokens = planted.counts.sum() / 4
+    smoothed = (planted.topics * tokens + 0.05) / (tokens + 50 * 0.05)
+    np.testing.assert_allclose(found.topics, smoothed, rtol=1e-12)
     assert found.counts.sum() == pytest.approx(planted.counts.sum())
 
 
 def test_a_callback_can_stop():
     planted = sample(10)
     for passes, limit in ((20, 0), ("auto", 2**62)):
-        found = polish_topics(
-            [planted.counts],
+        found = refine_topics(
+            planted.counts,
             perturbed(planted.topics, 5),
             passes=passes,
             rng=rng(),
@@ -296,7 +306,7 @@ def test_a_callback_can_stop():
 
 def test_one_topic_is_the_smoothed_frequency_of_words():
     planted = sample(11)
-    found = polish_topics([planted.counts], np.full((1, 40), 1 / 40), word_prior=0.5, rng=rng())
+    found = refine_topics(planted.counts, np.full((1, 40), 1 / 40), word_prior=0.5, rng=rng())
     frequency = planted.counts.sum(axis=0) + 0.5
     np.testing.assert_allclose(found.topics[0], frequency / frequency.sum(), rtol=1e-10)
 
@@ -308,7 +318,7 @@ def test_odd_documents(dtype):
     rows[2, 2] = 1
     rows[3] = [0, 0, 2, 2, 0, 0]
     start = np.random.default_rng(1).dirichlet(np.ones(6), 2).astype(dtype)
-    found = polish_topics([scipy.sparse.csr_array(rows)], start, passes=5, rng=rng())
+    found = refine_topics(scipy.sparse.csr_array(rows), start, passes=5, rng=rng())
     assert np.isfinite(found.topics).all()
     np.testing.assert_allclose(found.document_topics.sum(axis=1), rows.sum(axis=1), rtol=1e-5)
     assert not found.document_topics[[0, 4]].any()
@@ -321,7 +331,7 @@ def test_odd_documents(dtype):
 @pytest.mark.parametrize("passes", ["auto", 2])
 def test_no_documents_at_all(passes):
     start = np.full((2, 3), 1 / 3)
-    found = polish_topics([scipy.sparse.csr_array((0, 3))], start, passes=passes, rng=rng())
+    found = refine_topics(scipy.sparse.csr_array((0, 3)), start, passes=passes, rng=rng())
     assert found.document_topics.shape == (0, 2)
     np.testing.assert_allclose(found.topics, start)
 
@@ -331,34 +341,32 @@ def test_input_is_left_untouched():
     counts, start = planted.counts.astype(np.float64), perturbed(planted.topics, 6)
     for array in (counts.data, counts.indices, counts.indptr, start):
         array.flags.writeable = False
-    polish_topics([counts], start, rng=rng())
+    refine_topics(counts, start, rng=rng())
 
 
 def test_held_out_documents_are_chosen_by_their_words():
     planted = sample(13, 2000)
     counts = planted.counts
-    choice = hold_out([counts], 5)
+    choice = hold_out(counts, 5)
     mask = choice.mask(counts)
     order = np.random.default_rng(0).permutation(2000)
     np.testing.assert_array_equal(choice.mask(counts[order]), mask[order])
-    assert hold_out([counts[order][:900], counts[order][900:]], 5) == choice
+    parts = [counts[order][:900], counts[order][900:]]
+    keys = [Batch((p,), np.ones(p.shape[0]), np.arange(p.shape[0], dtype=np.uint64)) for p in parts]
+    first, second = (HeldOutKeys(5).update(batch) for batch in keys)
+    assert first.merge(second).finalize() == second.merge(first).finalize() == choice
     twice = scipy.sparse.vstack([counts, counts], format="csr")
     np.testing.assert_array_equal(choice.mask(twice), np.tile(mask, 2))
-    assert (hold_out([counts], 6).mask(counts) != mask).any()
-    training = choice.training([counts[:700], counts[700:]])
-    for _ in range(2):
-        joined = scipy.sparse.vstack(list(training), format="csr")
-        assert (joined != counts[~mask]).nnz == 0
+    assert (hold_out(counts, 6).mask(counts) != mask).any()
 
 
 def test_held_out_documents_are_neither_many_nor_too_few(monkeypatch):
     planted = sample(14, 2000, length=50)
-    assert hold_out([planted.counts[:1000]], 0).limit == 0
+    assert hold_out(planted.counts[:1000], 0).limit == 0
     monkeypatch.setattr(corpus, "_FEWEST_HELD_OUT_TOKENS", 500)
-    assert hold_out([planted.counts[:50]], 0).limit == 0
+    assert hold_out(planted.counts[:50], 0).limit == 0
     monkeypatch.setattr(corpus, "_MOST_HELD_OUT_TOKENS", 1000)
-    batches = [planted.counts[i : i + 200] for i in range(0, 2000, 200)]
-    held = planted.counts[hold_out(batches, 0).mask(planted.counts)]
+    held = planted.counts[hold_out(planted.counts, 0).mask(planted.counts)]
     assert 500 < held.sum() <= 1000
 
 
@@ -367,26 +375,25 @@ COUNTS = scipy.sparse.csr_array(np.ones((4, 3)))
 
 
 @pytest.mark.parametrize(
-    "batches, topics, options, message",
+    "counts, topics, options, message",
     [
-        ([COUNTS], TOPICS[0], {}, r"topics must be a \(topics, words\) matrix"),
-        ([COUNTS], -TOPICS, {}, "row 0 holds negative"),
-        ([COUNTS], np.array([[1.0, 0, 0], [0, 0, 0]]), {}, "row 1"),
-        ([COUNTS], np.full((2, 3), np.nan), {}, "non-finite"),
-        ([COUNTS], np.ones((2, 4)), {}, "counts have 3 words, but the topics 4"),
-        ([[1, 2, 3]], TOPICS, {}, r"counts must be a \(documents, words\) matrix"),
-        (iter([COUNTS]), TOPICS, {}, "read only once"),
-        ([COUNTS], TOPICS, {"document_prior": 0}, "document_prior=0 must be positive"),
-        ([COUNTS], TOPICS, {"document_prior": [1, 1, 1]}, "one for each of the 2 topics"),
-        ([COUNTS], TOPICS, {"word_prior": -1.0}, "word_prior"),
-        ([COUNTS], TOPICS, {"passes": -1}, "passes=-1"),
-        ([COUNTS], TOPICS, {"passes": "many"}, "passes='many'"),
-        ([COUNTS], TOPICS, {"n_threads": 0}, "n_threads=0"),
-        ([COUNTS], TOPICS, {"document_weights": [1.0]}, "document_weights has 1 entries"),
-        ([COUNTS], TOPICS, {"document_weights": np.ones(9)}, "9 entries for 4 documents"),
-        ([COUNTS], TOPICS, {"document_weights": [1, -1, 1, 1]}, "none of them negative"),
+        (COUNTS, TOPICS[0], {}, r"topics must be a \(topics, words\) matrix"),
+        (COUNTS, -TOPICS, {}, "row 0 holds negative"),
+        (COUNTS, np.array([[1.0, 0, 0], [0, 0, 0]]), {}, "row 1"),
+        (COUNTS, np.full((2, 3), np.nan), {}, "non-finite"),
+        (COUNTS, np.ones((2, 4)), {}, "counts have 3 words, but the topics 4"),
+        ([1, 2, 3], TOPICS, {}, r"counts must be a \(documents, words\) matrix"),
+        (COUNTS, TOPICS, {"document_prior": 0}, "document_prior=0 must be positive"),
+        (COUNTS, TOPICS, {"document_prior": [1, 1, 1]}, "one for each of the 2 topics"),
+        (COUNTS, TOPICS, {"word_prior": -1.0}, "word_prior"),
+        (COUNTS, TOPICS, {"passes": -1}, "passes=-1"),
+        (COUNTS, TOPICS, {"passes": "many"}, "passes='many'"),
+        (COUNTS, TOPICS, {"n_threads": 0}, "n_threads=0"),
+        (COUNTS, TOPICS, {"document_weights": [1.0]}, "document_weights has 1 entries"),
+        (COUNTS, TOPICS, {"document_weights": np.ones(9)}, "9 entries for 4 documents"),
+        (COUNTS, TOPICS, {"document_weights": [1, -1, 1, 1]}, "none of them negative"),
     ],
 )
-def test_bad_input_is_refused(batches, topics, options, message):
+def test_bad_input_is_refused(counts, topics, options, message):
     with pytest.raises(InvalidInputError, match=message):
-        polish_topics(batches, topics, rng=rng(), **options)
+        refine_topics(counts, topics, rng=rng(), **options)
