@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from latensor.arrays.threads import inner_threads
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
+from latensor.moments.documents import DocumentBatch
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_powers import WordPowerSums, WordSliceSums
 from latensor.moments.word_totals import WordTotalSums
@@ -211,3 +212,34 @@ def test_core_moments_are_the_pairs_along_the_directions(weighted):
         np.testing.assert_allclose(other.first, found.first, atol=1e-12)
         np.testing.assert_allclose(other.second, found.second, atol=1e-12)
         assert other.effective_size == pytest.approx(found.effective_size, rel=1e-12)
+
+
+@pytest.mark.parametrize("kind", [WordTripleSums, WordPowerSums, WordSliceSums])
+def test_what_is_sent_has_no_sums_for_every_word_and_direction_twice(kind):
+    rng = np.random.default_rng(1)
+    basis, scale = rng.standard_normal((WORDS, 3)), rng.uniform(0.5, 2.0, WORDS)
+    more = {"directions": rng.standard_normal((3, 2))} if kind is WordSliceSums else {}
+    new = lambda: kind(basis, scale, CAP, **more)  # noqa: E731
+    first, second = new().update(batch(documents(1))), new().update(batch(documents(2)))
+    whole = new().update(batch(documents(1))).update(batch(documents(2)))
+    sent = new().received(pickle.loads(pickle.dumps(second.message())))
+    assert sent.sums["words"]["first"].shape == (WORDS, 5)
+    expected = vars(whole.finalize())
+    for found in (first.merge(sent), sent.merge(first), sent.update(batch(documents(1)))):
+        for name, value in vars(found.finalize()).items():
+            np.testing.assert_allclose(value, expected[name], atol=1e-12)
+    before = pickle.dumps(second.sums)
+    second.merge(second)
+    second.finalize()
+    assert pickle.dumps(second.sums) == before
+
+
+def test_documents_in_memory_are_prepared_once():
+    kept = batch(documents(3), kind=DocumentBatch)
+    basis = np.eye(WORDS)
+    found = WordPairSums(basis, np.ones(WORDS), CAP, single=True).update(kept).finalize()
+    assert kept.prepared is kept.prepared
+    assert kept.prepared_in_single.halves[0].dtype == np.float32
+    plain = WordPairSums(basis, np.ones(WORDS), CAP).update(batch(documents(3))).finalize()
+    np.testing.assert_allclose(found.product, plain.product, atol=1e-6)
+    assert "prepared" not in pickle.loads(pickle.dumps(kept)).__dict__

@@ -14,8 +14,10 @@ from latensor.moments.documents import prepared_documents
 from latensor.moments.sums import Sums
 from latensor.moments.word_totals import refuse_other_words
 from latensor.moments.words import WordCore, or_one, tuple_coefficients, weighed_rows
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class WordCoreSums(Sums):
     """First and second moments along directions on every side, at half the cost of the pairs.

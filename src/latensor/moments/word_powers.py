@@ -13,6 +13,7 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.moments.words import WordPairs, WordTripleSums
+from latensor.value_files import storable
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class WordSlices(WordPairs):
     slices: Any
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class WordPowerSums(WordTripleSums):
     """The first two word moments along a basis, and the third at pairs of equal directions."""

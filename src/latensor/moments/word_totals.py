@@ -10,8 +10,10 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Sums
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True)
 class WordTotals:
     """What one pass over the documents counts.
@@ -40,6 +42,7 @@ class WordTotals:
         return self.n_tokens / self.weight if self.weight > 0 else 0.0
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class WordTotalSums(Sums):
     """Counts words and documents: the pass that scaling and weights are read off.

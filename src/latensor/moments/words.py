@@ -17,6 +17,7 @@ the difference of the halves measures the noise, at no cost.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Self
@@ -29,9 +30,12 @@ from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentHalf, prepared_documents, room_for
 from latensor.moments.sums import Sums, Tree, plus, same, times
 from latensor.moments.word_totals import refuse_other_words
+from latensor.value_files import storable
 
 # Rows of projected documents whose products are summed at once: they stay in the cache.
 _ROWS = 2048
+# What the sums of the two halves of the documents are called.
+_HALVES = ("first", "second")
 
 
 @dataclass(frozen=True)
@@ -91,18 +95,30 @@ class WordTriples(WordPairs):
     triples: Any
 
 
-class Spare(list[Any]):
-    """Arrays that may be written to; no part of a frame, and never sent anywhere."""
+@storable(fields=())
+class Spare:
+    """Arrays that may be written to; no part of a frame, and never sent or stored anywhere."""
+
+    def __init__(self, arrays: Iterable[Any] = ()) -> None:
+        self.arrays = list(arrays)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Spare)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> Any:
         return Spare, ()
 
+    def take(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """One that fits, which is then no longer spare; None where there is none."""
+        for place, array in enumerate(self.arrays):
+            if array.shape == shape and array.dtype == dtype:
+                return self.arrays.pop(place)
+        return None
 
+
+@storable
 @dataclass(frozen=True, eq=False)
 class WordPairSums(Sums):
     """First moment and the product of the second with a basis, from batches of documents.
@@ -128,18 +144,12 @@ class WordPairSums(Sums):
 
         This one is of no use afterwards.
         """
-        spare = Spare(self.spare)
+        spare = Spare(self.spare.arrays)
         if self.sums is not None:
-            spare.extend(half for half in self.sums["words"].values() if half is not None)
-        spare.extend(self.__dict__.get("_scaled", {}).values())
+            spare.arrays.extend(half for half in self.sums["words"].values() if half is not None)
+        spare.arrays.extend(self.__dict__.get("_scaled", {}).values())
         kept = self.single if single is None else single
         return replace(self, basis=basis, single=kept, sums=None, spare=spare)
-
-    def _room(self, shape: tuple[int, ...], dtype: Any) -> Any:
-        for place, array in enumerate(self.spare):
-            if array.shape == shape and array.dtype == dtype:
-                return self.spare.pop(place)
-        return None
 
     def _width(self) -> int:
         return 2 + int(self.basis.shape[1])
@@ -160,7 +170,7 @@ class WordPairSums(Sums):
 
     def _nothing(self) -> dict[str, Any]:
         return {
-            "words": {0: None, 1: None},
+            "words": dict.fromkeys(_HALVES),
             "weights": np.zeros((2, 3)),
             "squares": np.zeros(2),
         }
@@ -171,14 +181,14 @@ class WordPairSums(Sums):
         coefficients = tuple_coefficients(part.lengths, repeated)
         projected = part.project(self._words(part.dtype))
         rows = self._rows(projected, *coefficients)
-        words = sums["words"]
-        if words[half] is None:
+        words, name = sums["words"], _HALVES[half]
+        if words[name] is None:
             # A single batch needs no wider precision.
-            room = self._room((self.basis.shape[0], rows.shape[1]), rows.dtype)
-            words[half] = part.spread(rows, room)
+            room = self.spare.take((self.basis.shape[0], rows.shape[1]), rows.dtype)
+            words[name] = part.spread(rows, room)
         else:
-            words[half] = words[half].astype(np.float64, copy=False)
-            part.add_spread(rows, words[half])
+            words[name] = words[name].astype(np.float64, copy=False)
+            part.add_spread(rows, words[name])
         for order in range(3):
             sums["weights"][half, order] += repeated[part.lengths > order].sum()
         sums["squares"][half] += (base * repeated).sum()
@@ -192,7 +202,7 @@ class WordPairSums(Sums):
         """The scaled basis diag(s) Q in the precision of the documents."""
         if dtype not in self._scaled:
             kind = np.promote_types(dtype, self.basis.dtype)
-            room = self._room(self.basis.shape, kind)
+            room = self.spare.take(self.basis.shape, kind)
             scaled = room_for(self.basis.shape, kind, room)
             np.multiply(self.scale.astype(kind)[:, None], self.basis, out=scaled)
             self._scaled[dtype] = scaled.astype(dtype, copy=False)
@@ -247,7 +257,7 @@ class WordPairSums(Sums):
         Their product with the basis is put into `room` where that is given and fits.
         """
         seen = self.seen()
-        sums = seen["words"][halves[0]]
+        sums = seen["words"][_HALVES[halves[0]]]
         kind = np.dtype(np.float64) if sums is None else sums.dtype
         pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype), room)
         with one_blas_thread():
@@ -267,7 +277,7 @@ class WordPairSums(Sums):
         """The sums (V, width) of some of the halves."""
         total = None
         for half in halves:
-            total = plus(total, self.seen()["words"][half])
+            total = plus(total, self.seen()["words"][_HALVES[half]])
         return np.zeros((self.basis.shape[0], self._width())) if total is None else total
 
     def _first_two(
@@ -276,8 +286,8 @@ class WordPairSums(Sums):
         from latensor.moments._kernels import add_rows, without_same_word
 
         seen = self.seen()
-        parts = [seen["words"][half] for half in halves if seen["words"][half] is not None]
-        parts = parts or [self._sum(halves)]
+        parts = [seen["words"][_HALVES[half]] for half in halves]
+        parts = [part for part in parts if part is not None] or [self._sum(halves)]
         singles, pairs = sum(part[:, :2] for part in parts).T
         weights = seen["weights"][list(halves)].sum(axis=0)
         mean = (self.scale * singles / or_one(weights[0])).astype(dtype)
@@ -292,6 +302,7 @@ class WordPairSums(Sums):
         return mean, product, float(weights[0] ** 2 / or_one(squares))
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class WordTripleSums(WordPairSums):
     """The first three word moments along a basis, in one pass over the documents.
@@ -332,8 +343,8 @@ class WordTripleSums(WordPairSums):
         products = np.stack([self._products((half,)) for half in (0, 1)])
         width = self._width()
         words = {
-            half: None if values is None else values[:, :width].copy()
-            for half, values in self.sums["words"].items()
+            name: None if values is None else values[:, :width].copy()
+            for name, values in self.sums["words"].items()
         }
         return replace(self, sums={**self.sums, "words": words, "products": products})
 

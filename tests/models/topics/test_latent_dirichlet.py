@@ -457,3 +457,16 @@ def test_a_stream_without_words_says_so():
     stream = lt.SingleTopic(6).partial_fit(np.zeros((1, 3)))
     with pytest.raises(lt.InvalidInputError, match="empty"):
         stream.spawn()
+
+
+@pytest.mark.parametrize("kind", [lt.LatentDirichletAllocation, lt.SingleTopic])
+def test_a_resumable_file_goes_on_to_the_same_bits(sample, kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(topics_module.TopicsModel, "stream_size", 300)
+    fitted = kind(3, random_state=0).fit(sample.counts[:1000])
+    loaded = lt.load(fitted.save(tmp_path / "model.npz", resumable=True))
+    for each in (fitted, loaded):
+        each.partial_fit(sample.counts[1000:])
+    assert np.array_equal(fitted.components_, loaded.components_)
+    closed = lt.load(fitted.save(tmp_path / "closed.npz"))
+    with pytest.raises(lt.InvalidInputError, match="resumable=True"):
+        closed.partial_fit(sample.counts)

@@ -30,6 +30,7 @@ from latensor.moments.documents import DocumentBatch
 from latensor.moments.unit_sample import Sample
 from latensor.moments.word_totals import WordTotals, WordTotalSums
 from latensor.moments.words import WordTripleSums
+from latensor.value_files import storable
 
 if TYPE_CHECKING:
     from latensor.estimation.run import Run
@@ -50,6 +51,7 @@ _STEP_DOWN = 1.2
 _APART = 4.0
 
 
+@storable
 @dataclass(frozen=True)
 class CountTried:
     """One number of topics that was tried.
@@ -78,6 +80,7 @@ class CountTried:
         return self.n_reproduced == self.n_components
 
 
+@storable
 @dataclass(frozen=True)
 class TopicCount:
     """A number of topics and what spoke for it.

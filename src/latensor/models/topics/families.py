@@ -18,11 +18,13 @@ from latensor.models.topics.refinement.single_topic import add_single_topics, lo
 from latensor.models.topics.refinement.word_counts import left_out_share
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family
+from latensor.value_files import storable
 
 # Without a mixture kept from the last pass, so many steps find it anew.
 _STEPS = 6
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TopicState:
     """Topics and what weighs them.
@@ -96,6 +98,7 @@ class _TopicFamily(Family[TopicState]):
         return np.zeros((n_words, padded_width(k)))
 
 
+@storable
 @dataclass(frozen=True)
 class MixedTopicsFamily(_TopicFamily):
     """Documents of many topics: the leave-one-out step of latent Dirichlet allocation.
@@ -156,6 +159,7 @@ class MixedTopicsFamily(_TopicFamily):
         return TopicState(topics, like.weights, like.sizes, like.mixture_prior)
 
 
+@storable
 @dataclass(frozen=True)
 class SingleTopicFamily(_TopicFamily):
     """Documents of one topic each: a mixture of multinomials (monograph 4.1).

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,7 +15,6 @@ from latensor.arrays import check_positive_int, generator
 from latensor.arrays.randomness import RandomState
 from latensor.diagnostics.coherence import coherence
 from latensor.estimation.document_input import read_counts
-from latensor.estimation.files import save_estimator
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
 from latensor.sources import DocumentSource, MatrixSource
@@ -29,6 +27,7 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
 
     components_: Any
     n_features_in_: int
+    _check_stream: Callable[[object], None]
     random_state: RandomState
     # What the weights of the topics are called, without the underscore.
     _weight_name: ClassVar[str]
@@ -158,23 +157,16 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
             "term_frequency": totals,
         }
 
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write the fitted model to a file that `load` reads, without pickle.
-
-        Topics, weights, words and certificate are kept; what a stream needs to go on is not.
-
-        Parameters
-        ----------
-        path : file to write; an interrupted run leaves the old one or none
-        """
-        check_is_fitted(self)
-        return save_estimator(self, path)
-
     def _saved_state(self) -> dict[str, Any]:
         return saved_state(self)
 
     def _restore_state(self, state: dict[str, Any]) -> None:
         restore_state(self, state)
+        self._dtype = self.components_.dtype
+        self._is_loaded = "_stream" not in state
+        if "_stream" in state:
+            self._check_stream(state["_stream"])
+            self._stream = state["_stream"]
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:

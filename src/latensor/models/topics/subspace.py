@@ -15,6 +15,7 @@ from latensor.exceptions import NotIdentifiableError
 from latensor.moments.documents import room_for
 from latensor.moments.word_totals import WordTotals
 from latensor.moments.words import WordCore, WordPairSums
+from latensor.value_files import storable
 
 # Frequent words are damped by this power of their frequency. Measured on text after refinement:
 # 0.15 to 0.25 are equally good, 0.35 is worse on long documents, 0.5 is bad.
@@ -34,6 +35,7 @@ _NOISELESS = 1e-3
 Fold = Callable[[WordPairSums], WordPairSums]
 
 
+@storable
 @dataclass(frozen=True)
 class WordSubspace:
     """Directions that the moments of documents are taken along.

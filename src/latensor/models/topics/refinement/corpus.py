@@ -14,6 +14,7 @@ from latensor.models.topics.refinement.documents import Documents, read_document
 from latensor.moments.batch import Batch
 from latensor.moments.documents import without
 from latensor.moments.sums import Folded, Tree
+from latensor.value_files import storable
 
 # Enough documents to tell differences of 0.1 % between passes, and few enough that the start hardly
 # misses them: with a tenth, topics of BBC and Reuters end 1 % worse, with 3 % noise decides.
@@ -24,6 +25,7 @@ _MOST_HELD_OUT_TOKENS = 200_000
 _FEWEST_HELD_OUT_TOKENS = 4000
 
 
+@storable
 @dataclass(frozen=True)
 class HeldOut:
     """Which documents are held out: a choice that a document's own words make.
