@@ -158,3 +158,37 @@ def test_bad_weights(name, weights):
             getattr(classes[name](2), method)(given, sample_weight=np.full(count, weights[0]))
         with pytest.raises(InvalidInputError, match="sample_weight"):
             getattr(classes[name](2), method)(given, sample_weight=np.ones(count + 1))
+
+
+@pytest.mark.parametrize(
+    "fit",
+    [
+        lambda X: lt.SphericalGaussianMixture(2).fit(X),
+        lambda X: lt.SphericalGaussianMixture(2).fit([X[:20], X[20:]]),
+        lambda X: lt.DiagonalGaussianMixture(2).partial_fit(X),
+        lambda X: lt.ProductMixture(1).fit(X),
+        lambda X: lt.MultiViewMixture(2).fit([X, X, X]),
+        lambda X: lt.MultiViewMixture(2).fit([[X[:20]] * 3, [X[20:]] * 3]),
+        lambda X: lt.PearsonMixture().fit(X[:, 0]),
+        lambda X: lt.PCA(1).fit(X),
+        lambda X: lt.CCA(1).fit(X.data, X),
+        lambda X: lt.ICA(1).fit(X),
+    ],
+)
+def test_masked_entries_are_refused(fit):
+    X = np.ma.masked_array(np.random.default_rng(0).standard_normal((40, 3)), mask=False)
+    X[30, 0] = np.ma.masked
+    with pytest.raises(InvalidInputError, match="masked array"):
+        fit(X)
+
+
+def test_masked_entries_are_missing_where_values_may_be():
+    rng = np.random.default_rng(0)
+    data = rng.standard_normal((300, 3)) + 6 * rng.integers(0, 2, (300, 1))
+    masked = np.ma.masked_array(data, mask=rng.random((300, 3)) < 0.1)
+    gone = masked.filled(np.nan)
+    masked.data[masked.mask] = 1e6
+    expected = lt.GaussianMixture(2, random_state=0).fit(gone).means_
+    for given in (masked, [masked[:100], masked[100:]]):
+        found = lt.GaussianMixture(2, random_state=0).fit(given).means_
+        assert np.array_equal(found, expected)

@@ -46,6 +46,44 @@ def test_population_moments_give_the_parameters_back(k, d, views):
         assert found.coherence >= 1 - 1e-9
 
 
+@pytest.mark.parametrize("weight", [1e3, 1e6])
+@pytest.mark.parametrize("k, d", [(2, 5), (4, 8), (5, 15)])
+def test_exact_moments_of_few_samples_are_read_off_exactly(k, d, weight):
+    for seed in range(5):
+        truth = random_mixture(seed, k, d, "diagonal")
+        moment = population_moment(*truth, weight=weight)
+        found = read_off(moment, k, np.random.default_rng(0))
+        assert largest_error(found.state, *truth) < 1e-8
+
+
+def test_impossible_means_are_not_trusted():
+    # Points on a curve: given any component, the features depend on each other.
+    rng = np.random.default_rng(0)
+    curve = np.sin(2 * np.pi * rng.uniform(0, 1, (4000, 1)) @ rng.uniform(0.5, 2.5, (1, 14)))
+    data = np.clip(curve + 0.05 * rng.standard_normal((4000, 14)), -1, 1)
+    model = ProductMixture(5, random_state=0).fit(data)
+    assert np.abs(model.means_).max() > 1.1
+    assert model.certificate_.outside > 0.05
+    assert model.certificate_.verdict == "do not trust"
+    assert "range of its feature" in " ".join(str(model.certificate_).split())
+
+
+def test_a_product_mixture_predicts_scores_and_samples():
+    planted = make_diagonal_mixture(3000, 12, 3, separation=6, random_state=1)
+    model = ProductMixture(3, random_state=0).fit(planted.samples)
+    chances = model.predict_proba(planted.samples)
+    assert np.abs(chances.sum(axis=1) - 1).max() < 1e-12
+    assert (chances.argmax(axis=1) == model.predict(planted.samples)).all()
+    each = model.score_samples(planted.samples)
+    assert each.shape == (3000,)
+    assert model.score(planted.samples) == pytest.approx(each.mean())
+    assert model.score(planted.samples) > model.score(planted.samples + 3)
+    drawn, labels = model.sample(4000, random_state=3)
+    assert drawn.shape == (4000, 12)
+    assert adjusted_rand_score(labels, model.predict(drawn)) > 0.9
+    assert not hasattr(model, "lower_bound_")
+
+
 @pytest.mark.parametrize("method", ["moments", "views"])
 @pytest.mark.parametrize("seed", range(3))
 def test_the_error_falls_like_the_root_of_the_sample_size(method, seed):

@@ -299,3 +299,22 @@ def fit(*arguments, data=GOOD, **parameters):
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+@pytest.mark.parametrize("d", [2, 3])
+@pytest.mark.parametrize("seed", range(3))
+def test_one_component_more_than_features_is_read_off_with_a_common_variance(d, seed):
+    rng = np.random.default_rng(seed)
+    simplex = np.linalg.svd(np.eye(d + 1) - 1 / (d + 1))[0][:, :d] * 5
+    data = simplex[rng.integers(0, d + 1, 20_000)] + rng.standard_normal((20_000, d))
+    model = SphericalGaussianMixture(d + 1, variance="common", refine=0, random_state=0)
+    found = model.fit(data)
+    assert np.abs(found.means_[matched(found.means_, simplex)] - simplex).max() < 0.15
+    assert np.abs(found.covariances_ - 1).max() < 0.1
+    assert found.certificate_.gap > 1
+    two = simplex[rng.integers(0, d, 20_000)] + rng.standard_normal((20_000, d))
+    try:
+        verdict = model.fit(two).certificate_.verdict
+    except NotIdentifiableError:
+        verdict = "refused"
+    assert verdict != "trust"

@@ -37,6 +37,8 @@ class MixtureCertificate(Findings):
     spread : float, the widest component over what its variance and noise explain: above 1.25 one
         component covers several clusters, or clusters are not of the assumed shape; NaN without
         samples at hand
+    outside : float, the distance of a mean from the range of its feature, in units of that range;
+        above 0 no mixture has such means. NaN where it was not measured
     n_moves : int, split and merge moves of the polish
     constant_features : tuple of int, columns that do not vary
     notes : tuple of str, what else the user should know
@@ -50,6 +52,7 @@ class MixtureCertificate(Findings):
     gap: float
     separation: float
     spread: float = float("nan")
+    outside: float = float("nan")
     n_moves: int = 0
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
@@ -62,6 +65,7 @@ class MixtureCertificate(Findings):
             _whitening(self),
             _separation(self),
             _spread(self),
+            _range(self),
             _constant(self),
         ]
         noted = [Statement("Note", CAUTION, note) for note in self.notes]
@@ -148,6 +152,18 @@ def _spread(found: MixtureCertificate) -> Statement | None:
         "Shape",
         CAUTION,
         text + " It covers several clusters, or the clusters are not of the assumed shape.",
+    )
+
+
+def _range(found: MixtureCertificate) -> Statement | None:
+    if not found.outside > 0:
+        return None
+    return Statement(
+        "Range of the features",
+        BAD,
+        f"a mean lies {100 * found.outside:.2g} % of the range of its feature outside of it, which "
+        "no cluster can: given the component the features are not independent, or the samples are "
+        "too few.",
     )
 
 

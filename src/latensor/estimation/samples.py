@@ -15,6 +15,7 @@ from sklearn.utils.validation import check_array, validate_data
 
 from latensor.arrays import Array, describe, is_array, is_complex, is_numpy, like, resolve, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.masked import unmasked
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batches import as_weights
 
@@ -40,6 +41,8 @@ def read_samples(
     target : bool, True for a second view: one axis is read as one column, and the estimator's
         `n_features_in_` is left alone
     """
+    missing = bool(getattr(estimator, "_allows_missing", False))
+    samples = unmasked(samples, name, allows_missing=missing)
     if is_array(samples) and not is_numpy(samples):
         return _read_foreign(estimator, samples, name, reset, min_samples, target)
     settings: dict[str, Any] = {

@@ -10,6 +10,7 @@ import scipy.sparse
 
 from latensor.arrays import describe, is_array, is_complex, resolve, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.masked import unmasked
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batches import as_weights
 from latensor.sources.shards import Parts
@@ -50,6 +51,7 @@ class RowReader:
 
     def read(self, rows: Any) -> Any:
         """Rows (n, d) on the host: floating NumPy array or SciPy CSR."""
+        rows = unmasked(rows, "X", allows_missing=self.allows_missing)
         if scipy.sparse.issparse(rows):
             array = scipy.sparse.csr_array(rows) if self.keeps_sparse else rows.toarray()
             if array.dtype not in (np.float32, np.float64):

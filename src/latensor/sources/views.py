@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import is_array, to_host
+from latensor.arrays.masked import unmasked
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batches import as_weights
 from latensor.sources.rows import RowReader
@@ -65,6 +66,7 @@ def as_symbols(view: Any) -> Any:
     """One integer per sample as a host array, or None for a view of another kind."""
     if scipy.sparse.issparse(view):
         return None
+    view = unmasked(view, "a view of X")
     raw = to_host(view) if is_array(view) else np.asarray(view)
     return raw if raw.ndim == 1 and raw.dtype.kind in "iu" else None
 

@@ -108,7 +108,7 @@ class DiagonalModel(GaussianMixtureModel):
             frames = frames_of(values["views"])
             directions = np.hstack(maps_between(correlation, frames, count - 1, known.weight)[0])
         else:
-            directions = factor_analysis(correlation, count - 1, known.weight).scores
+            directions = factor_analysis(correlation, count - 1).scores
         return np.linalg.qr(directions / scale[:, None])[0]
 
     def stream_rank(self, count: int) -> int:

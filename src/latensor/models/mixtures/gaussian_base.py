@@ -391,6 +391,7 @@ class GaussianMixtureEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  
             gap=found.gap if found is not None else unknown,
             separation=self._separation(fitted),
             spread=answer.evidence.get("spread", unknown),
+            outside=answer.evidence.get("outside", unknown),
             n_moves=answer.n_moves,
             constant_features=answer.evidence["constant"],
             notes=self._notes(answer),

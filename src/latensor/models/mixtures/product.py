@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
+
+import numpy as np
 
 from latensor.arrays import RandomState
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, Choice
 from latensor.models.mixtures.diagonal import DiagonalEstimator, DiagonalModel
+from latensor.moments.extremes import Extremes
+from latensor.moments.sums import Folded, Joint
 from latensor.refinement.family import Family
-from latensor.refinement.gaussian import GaussianState
+from latensor.refinement.gaussian import DiagonalFamily, GaussianState
+
+# Standard errors by which noise carries a mean out of the range of its feature.
+_NOISE = 3.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +33,33 @@ class ProductModel(DiagonalModel):
     def family(self, frame: Frame) -> Family[GaussianState] | None:
         return None
 
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        return {**super().moments(frame), "extremes": Extremes()}
+
+    def read_off(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator
+    ) -> Answer[GaussianState]:
+        """Parameters from moments; means a little beyond the range of a feature are brought back.
+
+        No conditional mean lies outside the range of its feature. What noise carries out of it, up
+        to three standard errors, is moved to its end; what lies further out is impossible, and the
+        certificate says so.
+        """
+        answer = super().read_off(frame, moments, rng)
+        if answer.state is None:
+            return answer
+        densities, range_ = self.densities(frame), moments["extremes"]
+        state = densities.outside(answer.state)
+        nearest = np.clip(state.means, range_.low, range_.high)
+        beyond = np.abs(state.means - nearest)
+        weight = state.weights * moments["covariance"].finalize().weight
+        noise = _NOISE * np.sqrt(state.variances / weight[:, None])
+        means = np.where(beyond <= noise, nearest, state.means)
+        widths = np.where(range_.high > range_.low, range_.high - range_.low, 1.0)
+        outside = float((np.where(beyond <= noise, 0.0, beyond) / widths).max())
+        inside = densities.inside(GaussianState(state.weights, means, state.variances))
+        return replace(answer, state=inside, evidence={**answer.evidence, "outside": outside})
+
 
 class ProductMixture(DiagonalEstimator):
     """Clusters whose features are independent, of any distribution (monograph 4.3).
@@ -33,8 +67,10 @@ class ProductMixture(DiagonalEstimator):
     Given the component, the features are independent; nothing else is assumed of them. Mean,
     covariance and third moment give weights and conditional means, and with the squares of the
     features their conditional variances. There is no likelihood, and so no refinement: for
-    Gaussian features use `DiagonalGaussianMixture`. Predictions, scores and samples are those of
-    Gaussian features with these means and variances.
+    Gaussian features use `DiagonalGaussianMixture`. `predict`, `predict_proba` and scores are
+    those of Gaussian features with these means and the mean variances of all components (linear
+    discriminants: the best rule that is linear in the features, and less noisy than one with
+    variances of its own for every component); `sample` draws Gaussian features with `covariances_`.
 
     Parameters
     ----------
@@ -90,6 +126,14 @@ class ProductMixture(DiagonalEstimator):
             self.method == "views",
             self.algorithm,
         )
+
+    def _densities(self) -> tuple[DiagonalFamily, GaussianState]:
+        family, state = super()._densities()
+        mean = np.broadcast_to(state.weights @ state.variances, state.variances.shape)
+        return family, GaussianState(state.weights, state.means, mean)
+
+    def _n_free_variances(self) -> int:
+        return int(self.n_features_in_)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         found = super()._attributes(answer, frame)

@@ -22,7 +22,12 @@ from latensor.models.mixtures.spherical_read_off import noise_edge, spectral_gap
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.gaussian import GaussianState
 
-_FACTOR_ROUNDS = 2000
+_FACTOR_ROUNDS = 500
+# Rounds before any are mixed, and those without progress that end them.
+_PLAIN_ROUNDS = 10
+_IDLE_ROUNDS = 30
+_FACTOR_TOL = 1e-13
+_REFILL_TOL = 1e-12
 _REFILL_ROUNDS = 100
 _MEMORY = 6
 # Off-diagonal share below which no second start of the completion is tried.
@@ -110,25 +115,40 @@ class Factors:
     values: Any
 
 
-def factor_analysis(correlation: Any, rank: int, weight: float) -> Factors:
+def factor_analysis(correlation: Any, rank: int) -> Factors:
     """Loadings and uniquenesses by principal factors: eigenvectors of C - Psi, then the diagonal.
 
-    Stops when a round changes the diagonal by less than a hundredth of its noise.
+    Rounds never raise the squared residual, the sum of the squared eigenvalues that are left out.
+    They are mixed by Anderson's method where that does not raise it either, and go on to rounding:
+    a tolerance that follows the noise would leave exact moments of few samples inexact.
     """
-    n_features = len(correlation)
     diagonal = np.diag(correlation)
     uniqueness = 0.5 * np.where(diagonal > 0, diagonal, 1.0)
-    tol = max(1e-13, 0.01 / np.sqrt(weight))
+    plain, least, smallest, idle = uniqueness, np.inf, np.inf, 0
+    points: list[Any] = []
+    moves: list[Any] = []
     with one_blas_thread():
-        for _ in range(_FACTOR_ROUNDS):
+        for number in range(_FACTOR_ROUNDS):
             values, vectors = np.linalg.eigh(correlation - np.diag(uniqueness))
             values, vectors = values[::-1], vectors[:, ::-1]
             loadings = vectors[:, :rank] * np.sqrt(np.maximum(values[:rank], 1e-14))
             updated = np.maximum(diagonal - (loadings**2).sum(axis=1), _LEAST_UNIQUENESS)
-            moved = np.abs(updated - uniqueness).max() if n_features else 0.0
-            uniqueness = updated
-            if moved < tol:
+            move = updated - uniqueness
+            residual = float((values[rank:] ** 2).sum())
+            if residual > least * (1 + 1e-9) + 1e-28 and uniqueness is not plain:
+                points, moves, uniqueness = [], [], plain
+                continue
+            least, plain = min(least, residual), updated
+            size = float(np.abs(move).max())
+            idle = idle + 1 if size >= 0.9 * smallest else 0
+            smallest = min(smallest, size)
+            if size < _FACTOR_TOL or idle > _IDLE_ROUNDS:
+                uniqueness = updated
                 break
+            points, moves = [*points, updated][-_MEMORY:], [*moves, move][-_MEMORY:]
+            uniqueness = updated
+            if number >= _PLAIN_ROUNDS:
+                uniqueness = np.maximum(_mixed(points, moves), _LEAST_UNIQUENESS)
         scaled = loadings / uniqueness[:, None]
         scores = np.linalg.solve(loadings.T @ scaled, scaled.T).T if rank else scaled
     return Factors(loadings, uniqueness, np.ascontiguousarray(scores), values)
@@ -150,13 +170,12 @@ def read_off(
     correlation = moment.covariance / np.outer(scale, scale)
     squares = moment.square_third / np.outer(scale**2, scale)
     rank = n_components - 1
-    factors = factor_analysis(correlation, rank, moment.weight)
+    factors = factor_analysis(correlation, rank)
     raw = moment.along(factors.scores / scale[:, None])[0]
-    tol = max(1e-12, 1e-3 / np.sqrt(moment.weight))
     best: HomogeneousMixture | None = None
     # Variances that do not depend on the component leave the repeated entries as they are.
     for modelled in (squares, np.zeros_like(squares)):
-        found = _complete(raw, squares, modelled, factors, tol, rng, algorithm)
+        found = _complete(raw, squares, modelled, factors, rng, algorithm)
         if best is None or found.off_diagonal < best.off_diagonal:
             best = found
         if best.off_diagonal < _SETTLED:
@@ -170,7 +189,6 @@ def _complete(
     squares: Any,
     modelled: Any,
     factors: Factors,
-    tol: float,
     rng: np.random.Generator,
     algorithm: Algorithm,
 ) -> HomogeneousMixture:
@@ -189,7 +207,7 @@ def _complete(
         means = mixture.points @ factors.loadings.T
         updated = (means**2 * mixture.weights[:, None]).T @ means
         move = updated - modelled
-        if float(np.abs(move).max()) < tol * max(float(np.abs(updated).max()), 1.0):
+        if float(np.abs(move).max()) < _REFILL_TOL * max(float(np.abs(updated).max()), 1.0):
             break
         points, moves = [*points, updated][-_MEMORY:], [*moves, move][-_MEMORY:]
         modelled = _mixed(points, moves)

@@ -123,7 +123,7 @@ def read_off(
     signal = _signal(values, rank, noise, moment.weight)
     scale = np.sqrt(signal)
     state = _state(moment, mixture, vectors[:, :rank] * scale, noise, slope)
-    gap = spectral_gap(values, rank, moment.weight)
+    gap = spectral_gap(values, rank, moment.weight, noise if rank == n_features else None)
     condition = float(scale[0] / scale[-1]) if rank else 1.0
     return SphericalReadOff(state, vectors[:, :rank], noise, mixture.off_diagonal, condition, gap)
 
@@ -139,15 +139,21 @@ def noise_edge(dimension: int, weight: float) -> float:
     return float((root + side) ** 2 / weight - 1 + _TAIL * deviation)
 
 
-def spectral_gap(values: Any, rank: int, weight: float) -> float:
+def spectral_gap(
+    values: Any, rank: int, weight: float, variance: float | None = None
+) -> float:
     """The last of `rank` eigenvalues above the noise, over the largest that noise gives.
 
-    If it were noise, it would belong to those after it, whose mean is the variance.
+    If it were noise, it would belong to those after it, whose mean is the variance; where there
+    are none after it, the third moment has shown the `variance`.
     """
     if rank == 0:
         return np.inf
-    noise = float(values[rank - 1 :].mean())
+    noise = float(values[rank - 1 :].mean()) if variance is None else variance
     edge = noise_edge(len(values) - rank + 1, weight) * noise
+    if variance is not None:
+        # It has noise of its own: with one component too many the ratio came to 1.03.
+        edge *= 2
     return float(values[rank - 1] - noise) / edge if edge > 0 else np.inf
 
 
@@ -239,7 +245,9 @@ def _search_variance(
     # Where the whitening degenerates, at 0, one entry outgrows all others and the share vanishes
     # as well: a minimum inside is the right one.
     smallest = float(values[-1])
-    grid = np.log(smallest) + np.linspace(np.log(_NARROWEST), np.log(0.999), _GRID)
+    # Below the noise of the eigenvalues no signal is told from another.
+    narrowest = max(_NARROWEST, float(np.sqrt(rank / moment.weight)))
+    grid = np.log(smallest) + np.linspace(np.log(min(narrowest, 0.5)), np.log(0.999), _GRID)
     losses = np.array([loss(place) for place in grid])
     inside = np.flatnonzero((losses[1:-1] <= losses[:-2]) & (losses[1:-1] <= losses[2:])) + 1
     best = inside[np.argmin(losses[inside])] if len(inside) else int(np.argmin(losses))
