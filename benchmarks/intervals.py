@@ -2,9 +2,9 @@
 
     python -m benchmarks.intervals [--sets 100] [--only spherical ...]
 
-Every design is drawn anew for every data set. Coverage is the fraction of parameters whose interval
-holds the truth; width is the mean half-width over 1.96 times the standard deviation of the estimates
-over the data sets, the median over parameters of each kind. "raw" is refine=0.
+Every data set of a design is drawn anew. Coverage is the fraction of parameters whose interval
+holds the truth; width is the mean half-width over 1.96 times the standard deviation of the
+estimates over the data sets, the median over parameters of each kind. "raw" is refine=0.
 """
 
 from __future__ import annotations

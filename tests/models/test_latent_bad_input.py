@@ -173,6 +173,8 @@ def test_bad_weights(name, weights):
         lambda X: lt.PCA(1).fit(X),
         lambda X: lt.CCA(1).fit(X.data, X),
         lambda X: lt.ICA(1).fit(X),
+        lambda X: lt.SingleTopic(1).fit(abs(X)),
+        lambda X: lt.LatentDirichletAllocation(1).fit(abs(X)),
     ],
 )
 def test_masked_entries_are_refused(fit):

@@ -27,7 +27,8 @@ def unmasked(value: Any, name: str, *, allows_missing: bool = False) -> Any:
     if count == 0:
         return np.asarray(value)
     if allows_missing:
-        return value.astype(np.result_type(value.dtype, np.float32)).filled(np.nan)
+        precise = np.ma.masked_array(value, dtype=np.result_type(value.dtype, np.float32))
+        return precise.filled(np.nan)
     raise InvalidInputError(
         f"{name} is a masked array with {count} masked entries, which stand for nothing here: "
         "leave their rows out, or fill them in (.filled)"

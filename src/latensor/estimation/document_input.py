@@ -10,6 +10,7 @@ import scipy.sparse
 from sklearn.utils.validation import validate_data
 
 from latensor.arrays import is_array, is_numpy, to_host
+from latensor.arrays.masked import unmasked
 from latensor.estimation.samples import read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.sources import DocumentSource, MatrixSource, as_source
@@ -83,6 +84,7 @@ def read_counts(
     estimator: Any, documents: object, sample_weight: object = None, *, reset: bool
 ) -> tuple[Any, Any]:
     """Counts (n, V) as a canonical CSR array in float32 or float64, and weights or None."""
+    documents = unmasked(documents, "X")
     if is_array(documents) and not is_numpy(documents):
         documents = to_host(documents)
     try:

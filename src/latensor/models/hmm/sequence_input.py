@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import is_array, to_host
+from latensor.arrays.masked import unmasked
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.samples import counts_nothing
 from latensor.exceptions import InvalidInputError
@@ -119,6 +120,7 @@ def read_symbols(samples: object, n_symbols: int | None) -> tuple[Any, int]:
     """
     if scipy.sparse.issparse(samples):
         raise InvalidInputError("X is sparse: give symbols as a dense array of one column")
+    samples = unmasked(samples, "X", allows_missing=True)
     array = np.asarray(to_host(samples) if is_array(samples) else samples)
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]

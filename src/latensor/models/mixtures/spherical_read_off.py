@@ -139,9 +139,7 @@ def noise_edge(dimension: int, weight: float) -> float:
     return float((root + side) ** 2 / weight - 1 + _TAIL * deviation)
 
 
-def spectral_gap(
-    values: Any, rank: int, weight: float, variance: float | None = None
-) -> float:
+def spectral_gap(values: Any, rank: int, weight: float, variance: float | None = None) -> float:
     """The last of `rank` eigenvalues above the noise, over the largest that noise gives.
 
     If it were noise, it would belong to those after it, whose mean is the variance; where there
