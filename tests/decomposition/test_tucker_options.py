@@ -87,9 +87,11 @@ def test_exact_tensors_with_holes_are_completed():
 
 
 def test_masks_on_every_library(library, dtype, rng):
+    if library.name == "jax" and dtype != "float32":
+        pytest.skip("compiled anew for every dtype: one is enough")
     tensor = planted(rng, (8, 7, 6), (2, 2, 2), 0.05, dtype)
     mask = rng.random(tensor.shape) > 0.2
-    found = lt.tucker(library.array(tensor), 2, mask=library.array(mask), max_iter=8)
+    found = lt.tucker(library.array(tensor), 2, mask=library.array(mask), max_iter=4)
     dense = library.host(found.to_dense())
     assert dense.dtype == tensor.dtype
     seen = np.where(mask, tensor, 0.0)
