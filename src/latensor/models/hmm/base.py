@@ -184,7 +184,7 @@ class ChainModel(Model[HiddenChain]):
             )
         evidence = {"strength": strength, "starts": starts, "pairs": pairs}
         if self.is_given:
-            return Answer(self.with_given(frame, None), evidence)
+            return Answer(self.with_given(frame, None), evidence, start="given")
         if not starts:
             return Answer(None, evidence, doubtful=True)
         return Answer(self.with_given(frame, starts[0].chain), evidence, doubtful=True)
