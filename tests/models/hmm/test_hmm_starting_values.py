@@ -165,9 +165,7 @@ def test_missing_entries_cost_little(kind):
     # A source with holes is fitted as an array is.
     cut = int(POINTS.lengths[:3].sum())
     batches = [(holes[:cut], POINTS.lengths[:3]), (holes[cut:], POINTS.lengths[3:])]
-    assert np.array_equal(
-        model.means_, lt.GaussianHMM(3, kind, random_state=0).fit(batches).means_
-    )
+    assert np.array_equal(model.means_, lt.GaussianHMM(3, kind, random_state=0).fit(batches).means_)
 
 
 def test_a_fit_without_holes_is_that_of_the_path_with_holes():
@@ -213,9 +211,7 @@ def test_looking_at_a_stream_changes_nothing():
         edges = np.concatenate([[0], np.cumsum(POINTS.lengths)])
         return POINTS.X[edges[a] : edges[b]], POINTS.lengths[a:b]
 
-    looked, plain = (
-        lt.GaussianHMM(3, random_state=0).partial_fit(*part(0, 4)) for _ in range(2)
-    )
+    looked, plain = (lt.GaussianHMM(3, random_state=0).partial_fit(*part(0, 4)) for _ in range(2))
     other = [lt.GaussianHMM(3, random_state=0).partial_fit(*part(4, 8)) for _ in range(2)]
     assert looked.means_.shape == other[0].means_.shape == (3, 2)
     found, expected = looked.merge(other[0]), plain.merge(other[1])
