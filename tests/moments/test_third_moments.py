@@ -6,8 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch, mixed
+from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums
 from latensor.moments.rows import RowSample, row_hashes
-from latensor.moments.third import GroupedThirdMoments, ThirdMomentAccumulator
+from latensor.moments.sums import Grouped, Joint
 
 
 def by_definition(rows, weights):
@@ -33,13 +35,31 @@ def agree(moment, expected, bound):
         assert np.abs(one - other).max() <= bound * max(np.abs(other).max(), 1.0)
 
 
+def batch_of(rows, weights=None):
+    shares = np.ones(len(rows)) if weights is None else weights
+    return Batch((rows,), shares, np.arange(len(rows), dtype=np.uint64))
+
+
+def empty(width, basis=None, centre=3.0):
+    """Covariance and third powers around a centre, along a basis."""
+    middle = np.full(width, centre)
+    basis = np.eye(width) if basis is None else basis
+    return Joint(
+        {"covariance": CovarianceSums(middle), "third": ThirdPowerSums(middle, basis, True)}
+    )
+
+
+def moment_of(sums):
+    return sums["third"].central(sums["covariance"].finalize())
+
+
 @pytest.mark.parametrize("shape", [(1, 1), (5, 1), (50, 4), (5000, 7)])
 @pytest.mark.parametrize("weighted", [False, True])
 def test_moments_are_those_of_the_definition(shape, weighted):
     rng = np.random.default_rng(0)
     rows = rng.exponential(size=shape) + 3
     weights = rng.uniform(0.5, 2, shape[0]) if weighted else None
-    found = ThirdMomentAccumulator(3, squares=True).update(rows, weights).finalize()
+    found = moment_of(empty(shape[1]).update(batch_of(rows, weights)))
     agree(found, by_definition(rows, weights), 1e-11)
 
 
@@ -48,68 +68,44 @@ def test_moments_are_those_of_the_definition(shape, weighted):
 def test_any_split_and_merge_gives_the_same_moments(cuts, seed):
     rows = np.random.default_rng(seed).exponential(size=(60, 5))
     expected = by_definition(rows, None)
-    parts = np.split(rows, sorted(set(cuts)))
-    stream = ThirdMomentAccumulator(2, squares=True)
-    merged = ThirdMomentAccumulator(2, squares=True)
-    for part in parts:
-        stream.update(part)
-        merged.merge(ThirdMomentAccumulator(2, squares=True).update(part))
-    agree(stream.finalize(), expected, 1e-11)
-    agree(merged.finalize(), expected, 1e-11)
-    agree(pickle.loads(pickle.dumps(merged)).finalize(), expected, 1e-11)
+    stream = merged = empty(5, centre=0.5)
+    for part in np.split(rows, sorted(set(cuts))):
+        stream = stream.update(batch_of(part))
+        merged = merged.merge(empty(5, centre=0.5).update(batch_of(part)))
+    agree(moment_of(stream), expected, 1e-11)
+    agree(moment_of(merged), expected, 1e-11)
+    agree(moment_of(pickle.loads(pickle.dumps(merged))), expected, 1e-11)
 
 
-def test_many_features_keep_the_leading_directions_only():
+def test_moments_along_and_between_directions_of_the_basis():
     rng = np.random.default_rng(1)
     axes = np.linalg.qr(rng.standard_normal((60, 3)))[0]
-    rows = rng.exponential(size=(3000, 3)) * 5 @ axes.T + 0.01 * rng.standard_normal((3000, 60))
-    first = ThirdMomentAccumulator(6).update(rows[:1500])
-    second = first.spawn().update(rows[1500:])
-    whole = first.merge(second).finalize()
-    assert whole.third.shape == (6, 6, 6)
+    rows = rng.exponential(size=(3000, 3)) * 5 @ axes.T
+    turned = axes @ np.linalg.qr(rng.standard_normal((3, 3)))[0]
+    whole = moment_of(empty(60, turned).update(batch_of(rows)))
+    assert whole.third.shape == (3, 3, 3)
     exact = by_definition(rows @ axes, None)[2]
-    assert np.abs(whole.along(axes)[0] - exact).max() < 1e-3 * np.abs(exact).max()
-    mixed = whole.between(axes, axes[:, :2], axes[:, :1])
-    assert np.abs(mixed - exact[:, :2, :1]).max() < 1e-3 * np.abs(exact).max()
-    other = ThirdMomentAccumulator(6).update(rows[:1400] @ np.diag(rng.uniform(0.5, 2, 60)))
+    assert np.abs(whole.along(axes)[0] - exact).max() < 1e-10 * np.abs(exact).max()
+    between = whole.between(axes, axes[:, :2], axes[:, :1])
+    assert np.abs(between - exact[:, :2, :1]).max() < 1e-10 * np.abs(exact).max()
     with pytest.raises(InvalidInputError, match="spawn"):
-        first.merge(other)
-    with pytest.raises(InvalidInputError, match="cannot merge"):
-        first.merge(RowSample(3))
-
-
-def test_first_rows_wait_until_they_can_tell_the_directions():
-    rows = np.random.default_rng(2).exponential(size=(400, 40))
-    early = ThirdMomentAccumulator(5).update(rows[:100])
-    late = ThirdMomentAccumulator(5).update(rows[100:])
-    joined = early.merge(late).finalize()
-    assert joined.count == 400
-    assert joined.third.shape == (5, 5, 5)
-
-
-@pytest.mark.parametrize("n_threads", [2, 3])
-def test_threads_change_no_bit(n_threads):
-    rows = np.random.default_rng(3).exponential(size=(70_000, 4))
-    one = ThirdMomentAccumulator(2, squares=True, n_threads=1).update(rows).finalize()
-    many = ThirdMomentAccumulator(2, squares=True, n_threads=n_threads).update(rows).finalize()
-    assert (one.third == many.third).all()
-    assert (one.square_third == many.square_third).all()
+        empty(60, turned).merge(empty(60, axes))
 
 
 def test_groups_sum_to_the_whole_and_can_be_repeated():
-    rng = np.random.default_rng(4)
-    rows, groups = rng.exponential(size=(90, 4)), np.arange(90) % 3
-    moments = GroupedThirdMoments(rows, groups, 3, np.eye(4), rows.mean(axis=0), True)
-    agree(moments.resampled(np.ones(3)), by_definition(rows, None), 1e-11)
+    rows = np.random.default_rng(4).exponential(size=(90, 4))
+    moments = Grouped.of(empty(4), 3, seed=0).update(batch_of(rows))
+    agree(moment_of(moments.resampled(np.ones(3))), by_definition(rows, None), 1e-11)
+    groups = mixed(np.arange(90, dtype=np.uint64), 0) % np.uint64(3)
     repeated = np.concatenate([rows[groups == 0], rows[groups == 2], rows[groups == 2]])
-    counts = np.array([1.0, 0.0, 2.0])
-    agree(moments.resampled(counts), by_definition(repeated, None), 1e-11)
+    found = moment_of(moments.resampled(np.array([1.0, 0.0, 2.0])))
+    agree(found, by_definition(repeated, None), 1e-11)
 
 
 def test_overflow_is_told():
     rows = 1e150 * np.random.default_rng(5).standard_normal((20, 3))
     with pytest.raises(InvalidInputError, match="overflows"):
-        ThirdMomentAccumulator(2).update(rows)
+        moment_of(empty(3).update(batch_of(rows)))
 
 
 @given(order=st.permutations(range(40)), cut=st.integers(0, 40))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import scipy.sparse
 
 from latensor.arrays import is_array
 from latensor.exceptions import InvalidInputError
-from latensor.moments.rows import RowSample
 
 
 def as_batches(given: object, is_batch: Callable[[Any], bool]) -> Any:
@@ -54,75 +53,3 @@ def is_weighted_matrix(value: object) -> bool:
     if isinstance(value, list | tuple):
         return len(value) == 2 and is_matrix(value[0])
     return is_matrix(value)
-
-
-class SampleBatches:
-    """Pairs (samples, weights) of a source, as often as they are needed.
-
-    Every pass checks that it is given as many samples as the first. The first whole pass fills
-    `sample`, rows that stand for all of them.
-
-    Parameters
-    ----------
-    given : batches, as `as_batches` returns them
-    read : function of a batch and of whether it is the first of all, to (samples, weights);
-        None for a batch without a sample
-    n_rows : function of samples to their number
-    """
-
-    def __init__(
-        self,
-        given: Any,
-        read: Callable[[Any, bool], tuple[Any, Any] | None],
-        n_rows: Callable[[Any], int],
-    ) -> None:
-        self._given, self._read, self._n_rows = given, read, n_rows
-        self._is_read = False
-        self._total: int | None = None
-        self._record: Callable[[Any, Any], object] | None = None
-
-    def head(self, limit: int) -> tuple[list[tuple[Any, Any]], bool]:
-        """The first batches, of at most about `limit` samples, and whether these are all."""
-        held, count = [], 0
-        for samples, weights in self._batches():
-            held.append((samples, weights))
-            count += self._n_rows(samples)
-            if count > limit:
-                return held, False
-        if not held:
-            raise InvalidInputError("X holds no batch with a sample: give at least one")
-        return held, True
-
-    def recorded(self, sample: RowSample, as_rows: Callable[[Any], Any]) -> SampleBatches:
-        """The same, with the rows of the next whole pass added to a sample."""
-        self._record = lambda samples, weights: sample.update(as_rows(samples), weights)
-        return self
-
-    def read_by(self, read: Callable[[Any, bool], tuple[Any, Any] | None]) -> SampleBatches:
-        """The same batches, read in another way; they must stay as many as they have been."""
-        again = SampleBatches(self._given, read, self._n_rows)
-        again._total = self._total
-        return again
-
-    def __iter__(self) -> Iterator[tuple[Any, Any]]:
-        record, self._record = self._record, None
-        seen = 0
-        for samples, weights in self._batches():
-            seen += self._n_rows(samples)
-            if record is not None:
-                record(samples, weights)
-            yield samples, weights
-        if self._total is None:
-            self._total = seen
-        elif seen != self._total:
-            raise InvalidInputError(
-                f"X gave {self._total} samples on the first pass and {seen} now: it must give the "
-                "same batches each time"
-            )
-
-    def _batches(self) -> Iterator[tuple[Any, Any]]:
-        for batch in self._given:
-            found = self._read(batch, not self._is_read)
-            if found is not None:
-                self._is_read = True
-                yield found

@@ -14,9 +14,8 @@ from latensor.datasets.sequences import check_stochastic, stationary_distributio
 from latensor.estimation.base import LatentEstimator, component_order
 from latensor.estimation.learn import Answer, Effort, Frame, Model, Search
 from latensor.estimation.learn import Start as Begun
-from latensor.estimation.moment_model import N_COMPONENTS, N_JOBS, REFINE
 from latensor.estimation.parameter_intervals import ParameterInterval
-from latensor.estimation.parameters import Choice, Interval, Range
+from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice, Interval, Range
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.hmm.certificate import HMMCertificate

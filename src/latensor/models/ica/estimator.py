@@ -12,9 +12,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
 from latensor.estimation.learn import Answer, Frame
-from latensor.estimation.moment_model import ALGORITHM, N_JOBS, REFINE
 from latensor.estimation.parameter_intervals import REAL
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import ALGORITHM, N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.samples import in_library_of, project
 from latensor.exceptions import InvalidInputError
 from latensor.models.ica.answers import UnmixingAnswers

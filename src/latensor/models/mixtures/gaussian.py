@@ -15,9 +15,8 @@ from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator, component_order
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.mixture_answers import MixtureAnswers
-from latensor.estimation.moment_model import N_JOBS
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import N_JOBS, Choice, Interval
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_certificate import (
