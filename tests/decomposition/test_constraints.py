@@ -197,6 +197,13 @@ def test_zero_and_constant_tensors():
         assert np.isfinite(found.weights).all()
 
 
+def test_nonnegative_modes_go_with_constraints():
+    _, tensor = planted()
+    found = lt.decompose(tensor - 1.0, 3, constraints={1: C.Smooth(0.1)}, nonnegative=(0,))
+    assert (found.factors[0] >= 0).all()
+    assert (found.factors[2] < 0).any()
+
+
 def test_settings_are_kept():
     _, tensor = planted()
     short = lt.decompose(tensor, 3, constraints=PAIRS[0], max_iter=2, tol=0.0, random_state=0)

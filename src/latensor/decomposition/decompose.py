@@ -21,6 +21,7 @@ from latensor.decomposition.auto import Automatic
 from latensor.decomposition.constraints import Constraint
 from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside_constraints
 from latensor.decomposition.gradients import with_cp_gradient
+from latensor.decomposition.mode_labels import mode_labels_of
 from latensor.decomposition.optimize.iteration import Callback, Progress
 from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.progress import watched
@@ -146,7 +147,12 @@ def decompose(
     with watched(callback, progress) as watcher, one_blas_thread(small):
         told = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
         result: Decomposition = chosen(data, rank, rng, told, **arguments)
-    return replace(restored(result, scale), origin=origin, selection=selection)
+    return replace(
+        restored(result, scale),
+        origin=origin,
+        selection=selection,
+        mode_labels=mode_labels_of(tensor),
+    )
 
 
 def _modes(nonnegative: object) -> object:

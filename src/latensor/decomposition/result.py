@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from latensor.arrays import Array, is_array
+from latensor.decomposition.mode_labels import ModeLabels
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
@@ -104,6 +105,8 @@ class Decomposition:
     selection : RankSelection or None, why this rank, where `rank="auto"` was asked for
     sparse : SparseTensor or None, the sparse component, where `sparsity` was given; the residual is
         then of what both leave over, and the history has one entry per turn of the two
+    mode_labels : one ModeLabels (`name`, `values`) per mode, where the data were a pandas DataFrame
+        or an xarray DataArray; figures show them
     """
 
     tensor: CPTensor
@@ -114,6 +117,7 @@ class Decomposition:
     origin: Origin | None = field(default=None, repr=False)
     selection: RankSelection | None = field(default=None, repr=False)
     sparse: SparseTensor | None = field(default=None, repr=False)
+    mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:

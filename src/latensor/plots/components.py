@@ -38,7 +38,8 @@ def components(
         decomposition, whose rows are the directions of each mode, with the share of the core's
         energy along each
     modes : modes to draw, all unless told
-    labels : mapping from modes, or sequence with one entry per mode: one number or word per index
+    labels : mapping from modes, or sequence with one entry per mode: one number or word per index;
+        by default those that the data had
     names : the same, with what the modes are called
 
     Returns
@@ -48,6 +49,10 @@ def components(
     tucker = _tucker_of(decomposition)
     if tucker is not None:
         return _directions(tucker, modes, labels, names)
+    known = getattr(decomposition, "mode_labels", None)
+    if known is not None:
+        labels = [mode.values for mode in known] if labels is None else labels
+        names = [mode.name for mode in known] if names is None else names
     found = components_of(as_cp(decomposition, "decomposition"), "decomposition")
     chosen = chosen_modes(modes, found.order)
     order = np.argsort(-found.magnitudes, kind="stable")

@@ -72,14 +72,14 @@ class ConstrainedFit:
     Parameters
     ----------
     constraints : dict from mode to a value of `lt.constraints`
-    nonnegative : bool, every mode without a constraint is nonnegative
+    nonnegative : bool, or the modes that are nonnegative where they have no constraint
     tol : float, stop when the loss falls by less than this fraction, three times in a row
     target : float, stop as soon as the relative residual (penalties included) is at most this
     max_iter : int, sweeps
     """
 
     constraints: Mapping[int, Constraint] = field(default_factory=dict)
-    nonnegative: bool = False
+    nonnegative: bool | tuple[int, ...] = False
     tol: float = 1e-8
     target: float | None = None
     max_iter: int = 1000
@@ -138,8 +138,10 @@ class ConstrainedFit:
         return Decomposition(assemble(point), residual, len(history), status, history)
 
     def _by_mode(self, order: int) -> list[Constraint]:
-        rest: Constraint = Nonnegative() if self.nonnegative else _Free()
-        found: list[Constraint] = [rest] * order
+        found: list[Constraint] = [_Free()] * order
+        bounded = range(order) if self.nonnegative is True else self.nonnegative or ()
+        for mode in bounded:
+            found[check_mode(mode, order, "nonnegative")] = Nonnegative()
         for mode, value in self.constraints.items():
             found[check_mode(mode, order, "constraints")] = value
         return found

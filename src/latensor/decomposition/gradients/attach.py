@@ -141,7 +141,7 @@ def _cp_rule(tensor: Any, result: Any, options: dict[str, Any]) -> Callable[[Seq
     fixed = tuple(m % order for m in setting("fixed_modes") or ())
     mask = options.get("mask")
     factors = [to_host(f) for f in result.tensor.factors]
-    symmetric = bool(options.get("symmetric")) or name == "SharedFactor"
+    symmetric = bool(options.get("symmetric")) or name in ("SharedFactor", "shared_factor")
     free = factors[:1] if symmetric else [f for m, f in enumerate(factors) if m not in fixed]
     rule = CPGradient(
         tensor,

@@ -1,0 +1,46 @@
+"""What the modes of a tensor and their indices are called, from data that say so."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class ModeLabels(NamedTuple):
+    """The name of a mode and one number or word per index of it; None where there is none."""
+
+    name: str | None
+    values: Any
+
+
+def mode_labels_of(tensor: Any) -> tuple[ModeLabels, ...] | None:
+    """Labels of a pandas or xarray object, mode by mode; None for plain arrays.
+
+    Anything with `dims` and `coords` is read as an xarray DataArray, anything two-dimensional with
+    `index` and `columns` as a pandas DataFrame. A plain count from 0 is no label.
+    """
+    if hasattr(tensor, "dims") and hasattr(tensor, "coords"):
+        values = [tensor.coords.get(d) for d in tensor.dims]
+        return tuple(_labels(d, v) for d, v in zip(tensor.dims, values, strict=True))
+    if hasattr(tensor, "index") and hasattr(tensor, "columns") and hasattr(tensor, "iloc"):
+        axes = (tensor.index, tensor.columns)
+        return tuple(_labels(axis.name, axis) for axis in axes)
+    return None
+
+
+def _labels(name: Any, values: Any) -> ModeLabels:
+    text = None if name is None else str(name)
+    if values is None:
+        return ModeLabels(text, None)
+    found = np.asarray(values)
+    if found.dtype.kind in "iu" and np.array_equal(found, np.arange(len(found))):
+        return ModeLabels(text, None)
+    if found.dtype == object:
+        # Several levels, or words: as text, which files and figures can hold.
+        found = np.array([_text(value) for value in found])
+    return ModeLabels(text, found)
+
+
+def _text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)

@@ -1,0 +1,69 @@
+"""Labels of data frames and data arrays reach the result and its figures."""
+
+import pickle
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import latensor as lt
+from latensor.decomposition.mode_labels import mode_labels_of
+
+
+class LabelledArray:
+    """What xarray's DataArray shows of itself: dims, coords, and its numbers as an array."""
+
+    def __init__(self, values, dims, coords):
+        self.values, self.dims, self.coords = values, dims, coords
+
+    def __array__(self, dtype=None, copy=None):
+        return np.asarray(self.values, dtype=dtype)
+
+
+def labelled(rng):
+    values = rng.random((3, 4, 5))
+    coords = {"sample": np.array(["a", "b", "c"], dtype=object), "nm": np.linspace(250, 280, 4)}
+    return LabelledArray(values, ("sample", "nm", "run"), coords)
+
+
+def test_data_arrays(rng):
+    data = labelled(rng)
+    found = lt.decompose(data, 2, random_state=0)
+    assert [mode.name for mode in found.mode_labels] == ["sample", "nm", "run"]
+    assert list(found.mode_labels[0].values) == ["a", "b", "c"]
+    np.testing.assert_array_equal(found.mode_labels[1].values, data.coords["nm"])
+    assert found.mode_labels[2].values is None
+    again = pickle.loads(pickle.dumps(found))
+    assert list(again.mode_labels[0].values) == ["a", "b", "c"]
+    assert lt.decompose(data.values, 2, random_state=0).mode_labels is None
+
+
+@pytest.mark.parametrize(
+    "options", [{"sparsity": 2}, {"constraints": {0: lt.constraints.Simplex()}}]
+)
+def test_other_fits_keep_them(rng, options):
+    found = lt.decompose(labelled(rng), 1, random_state=0, **options)
+    assert found.mode_labels[1].name == "nm"
+
+
+def test_data_frames(rng):
+    pandas = pytest.importorskip("pandas")
+    index = pandas.MultiIndex.from_tuples([("x", 1), ("x", 2), ("y", 1)])
+    frame = pandas.DataFrame(rng.random((3, 4)), index=index, columns=list("pqrs"))
+    frame.columns.name = "word"
+    found = lt.decompose(frame, 1, random_state=0).mode_labels
+    assert list(found[0].values) == ["x, 1", "x, 2", "y, 1"]
+    assert found[1].name == "word"
+    assert list(found[1].values) == list("pqrs")
+    plain = mode_labels_of(pandas.DataFrame(rng.random((3, 4))))
+    assert [mode.values for mode in plain] == [None, None]
+    assert mode_labels_of(SimpleNamespace(index=1)) is None
+
+
+def test_figures_show_them(rng):
+    pytest.importorskip("matplotlib")
+    found = lt.decompose(labelled(rng), 2, random_state=0)
+    figure = lt.plots.components(found)
+    assert [axis.get_xlabel() for axis in figure.axes[-3:]] == ["sample", "nm", "run"]
+    other = lt.plots.components(found, names=["one", "two", "three"])
+    assert [axis.get_xlabel() for axis in other.axes[-3:]] == ["one", "two", "three"]
