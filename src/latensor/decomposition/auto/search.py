@@ -12,7 +12,6 @@ from itertools import cycle
 
 from latensor.decomposition.auto.converge import follow
 from latensor.decomposition.auto.core import Core, Fit, component_costs
-from latensor.decomposition.auto.exchange import Exchange
 from latensor.decomposition.auto.replace import replace_components, weakest
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import leading_rank_one
@@ -26,14 +25,8 @@ _AGREEMENTS, _DISAGREEMENTS = 3, 4
 _WORTH_TRYING = 0.1
 _WORTH_KEEPING = 1e-3
 _MOST_SWAPS = 4
-# Entries times rank up to which a tensor that could not be compressed is worth other starts, and
-# exchanges.
+# Entries times rank up to which a tensor that could not be compressed is worth other starts.
 _SMALL_TENSOR = 1 << 18
-_TINY_TENSOR = 1 << 14
-# Exchanges may take so many sweeps per component over a core of so many entries times rank; over
-# a larger one as many fewer, down to what finds nothing.
-_EXCHANGE_SWEEPS, _FEWEST_SWEEPS = 250, 50
-_EXCHANGED_CORE = 1 << 20
 
 
 def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
@@ -53,11 +46,6 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     if found.state is not best:
         best = core.told(found.state)
         yield best
-    affordable = core.cheap or work <= _TINY_TENSOR
-    fraction = min(_EXCHANGED_CORE / work, 1.0)
-    undecided = found.disagreements >= _DISAGREEMENTS and affordable
-    if undecided and _EXCHANGE_SWEEPS * fraction >= _FEWEST_SWEEPS:
-        yield from Exchange(core).walks(best, int(_EXCHANGE_SWEEPS * fraction * core.rank))
 
 
 def _others(core: Core, fit: Fit) -> Iterator[Fit]:
