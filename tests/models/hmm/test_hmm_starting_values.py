@@ -1,4 +1,4 @@
-"""Starting values, fixed parameters, short sequences, missing values: what users of hmmlearn need."""
+"""Starting values, fixed parameters, short sequences, missing values: as in hmmlearn."""
 
 import warnings
 
@@ -185,7 +185,7 @@ def test_missing_symbols_cost_little():
     whole = lt.CategoricalHMM(3, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
     loss = whole.score(SYMBOLS.X, SYMBOLS.lengths) - model.score(SYMBOLS.X, SYMBOLS.lengths)
     assert loss / len(holes) < 0.01
-    with pytest.raises(InvalidInputError, match="rows with missing entries.*refine"):
+    with pytest.raises(InvalidInputError, match=r"rows with missing entries.*refine"):
         lt.CategoricalHMM(3, refine=0, random_state=0).fit(holes, SYMBOLS.lengths)
 
 
