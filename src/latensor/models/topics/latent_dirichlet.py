@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState
 from latensor.arrays.threads import thread_count
+from latensor.diagnostics.topic_certificate import nearest_topics
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run
@@ -36,7 +37,7 @@ from latensor.models.topics.refinement.documents import padded
 from latensor.models.topics.refinement.folded import refine_by_folds
 from latensor.models.topics.refinement.in_place import shares_fit
 from latensor.moments.batch import Batch
-from latensor.moments.sums import Joint
+from latensor.moments.sums import Joint, plus, times
 from latensor.moments.unit_sample import Sample
 from latensor.moments.word_totals import WordTotals
 from latensor.refinement.family import Statistics
@@ -208,24 +209,57 @@ class DirichletModel(TopicsModel):
     def corrected(
         self, run: Run, frame: Frame, sums: Joint, answer: Answer[TopicState]
     ) -> Answer[TopicState]:
-        """The topics that the statistics of all documents at the pilot maximize."""
-        statistics, sample = sums["statistics"], sums["sample"]
-        assert answer.state is not None
-        state = statistics.maximized()
-        alpha = state.weights
-        if "words" in sums:
-            alpha = self.weigh(*implied_shares(state.topics, sums["words"]), None)
-        some = sample.first(_JUDGES).rows if sample.kept is not None else None
-        state = replace(state, weights=alpha, mixture_prior=self._prior(state.topics, alpha, some))
+        """Topics of a stream: one step over all its documents, corrected on those that were kept.
+
+        With S(t) the statistics at topics t and t0 the pilot, at which those of all documents are
+        known, S(t) is taken for S(t0) + f [S'(t) - S'(t0)], S' being those of the documents kept
+        and f how many one of them stands for. The step is made from the topics of all moments and
+        from those that S(t0) gives; what predicts the documents kept better is taken. More steps
+        follow the noise of the few.
+        """
+        at, sample = sums["statistics"], sums["sample"]
+        first = at.maximized()
+        if sample.kept is None:
+            return self._of_stream(answer, at, self._weighed_by(first, sums))
+        here = run.fold("polish", Statistics(at.family, at.state))
+        factor = at.weight / here.weight
+        offset = plus(at.seen(), times(here.seen(), -factor))
+        starts = [first]
+        if "found" in answer.evidence and answer.state is not None:
+            order = nearest_topics(first.topics, answer.state.topics)
+            starts.append(replace(first, topics=answer.state.topics[order]))
+        found = []
+        for start in starts:
+            there = run.fold("polish", Statistics(at.family, start)).seen()
+            step = at.family.maximize(plus(times(there, factor), offset), start)
+            found.append(self._weighed_by(step, sums))
+        judges = sample.first(_JUDGES).rows
+
+        def perplexity(state: TopicState) -> float:
+            topics = state.topics.astype(np.float32)
+            seen = completion(judges, topics, state.weights, n_threads=self.n_threads)
+            return seen.perplexity if seen.n_tokens.any() else 0.0
+
+        best = min(found, key=perplexity)
+        prior = self._prior(best.topics, best.weights, judges)
+        return self._of_stream(answer, at, replace(best, mixture_prior=prior))
+
+    def _weighed_by(self, state: TopicState, sums: Joint) -> TopicState:
+        if "words" not in sums:
+            return state
+        alpha = self.weigh(*implied_shares(state.topics, sums["words"]), None)
+        return replace(state, weights=alpha, mixture_prior=alpha)
+
+    def _of_stream(
+        self, answer: Answer[TopicState], at: Statistics[TopicState], state: TopicState
+    ) -> Answer[TopicState]:
+        status = "one pass over a stream, corrected on a sample of it"
         return replace(
             answer,
             state=state,
-            statistics=replace(statistics, state=state),
+            statistics=replace(at, state=state),
             start="stream",
-            evidence={
-                **answer.evidence,
-                "status": "one pass over a stream, by topics refined on its first documents",
-            },
+            evidence={**answer.evidence, "status": status},
         )
 
 
