@@ -3,14 +3,11 @@ import pytest
 from scipy.special import logsumexp
 from scipy.stats import norm
 
-from latensor.refinement.exponential_family import climb, expect, joint_logs, made
-from latensor.refinement.gaussian import (
-    DiagonalFamily,
-    GaussianState,
-    SphericalFamily,
-    design_of,
-)
+from latensor.refinement.em import em
+from latensor.refinement.family import Statistics
+from latensor.refinement.gaussian import DiagonalFamily, GaussianState, SphericalFamily
 from latensor.refinement.gaussian_kernels._kernels import log_sums, normalize_rows
+from latensor.refinement.linear_family import HeldFeatures, LinearFamily
 from latensor.refinement.portfolio import plus_plus, search, split_and_merge, spreads
 
 
@@ -29,6 +26,22 @@ def family_and_state(kind, samples, means, basis=None):
         return family, family.inside(GaussianState(weights, means, np.full((k, d), 1.5)))
     family = SphericalFamily(samples.mean(axis=0), basis, kind == "common", 1e-9, 1.0)
     return family, family.inside(GaussianState(weights, means, np.full(k, 1.5)))
+
+
+def held(family, samples, weights=None, n_jobs=1):
+    return HeldFeatures(family.features(samples), weights, n_jobs)
+
+
+def logs_of(family, samples, state):
+    return family.features(samples) @ family.natural(state)
+
+
+def expect(rows, family, state):
+    return rows.fold(Statistics(LinearFamily(family), state, True))
+
+
+def climb(rows, family, state, **settings):
+    return em(rows.fold, LinearFamily(family), state, prepared=True, **settings)
 
 
 def densities(samples, state):
@@ -62,15 +75,17 @@ def test_a_step_is_that_of_the_textbook(kind):
     samples, means, _ = example()
     weights = np.random.default_rng(1).uniform(0.5, 2, len(samples))
     family, state = family_and_state(kind, samples, means + 0.5)
-    design = design_of(family, samples, weights, hold=True)
+    rows = held(family, samples, weights)
     outside = family.outside(state)
     logs = densities(samples, outside)
-    assert np.abs(joint_logs(design, family.natural(state)) - logs).max() < 1e-9
-    sums, value = expect(design, family.natural(state))
-    assert value == pytest.approx(weights @ logsumexp(logs, axis=1) / weights.sum(), rel=1e-12)
+    assert np.abs(logs_of(family, samples, state) - logs).max() < 1e-9
+    found = expect(rows, family, state)
+    assert found.value == pytest.approx(
+        weights @ logsumexp(logs, axis=1) / weights.sum(), rel=1e-12
+    )
     owned = np.exp(logs - logsumexp(logs, axis=1)[:, None]) * weights[:, None]
     counts = owned.sum(axis=0)
-    after = family.outside(family.maximize(sums))
+    after = family.outside(found.maximized())
     expected = owned.T @ samples / counts[:, None]
     assert np.abs(after.weights - counts / counts.sum()).max() < 1e-12
     assert np.abs(after.means - expected).max() < 1e-9
@@ -89,8 +104,7 @@ def test_the_likelihood_in_a_subspace_is_exact_for_means_in_it():
     basis = np.linalg.qr((means - center).T)[0]
     full, state = family_and_state("differing", samples, means)
     narrow, inside = family_and_state("differing", samples, means, basis)
-    one = joint_logs(design_of(full, samples, None, hold=True), full.natural(state))
-    other = joint_logs(design_of(narrow, samples, None, hold=True), narrow.natural(inside))
+    one, other = logs_of(full, samples, state), logs_of(narrow, samples, inside)
     assert np.abs(one - other).max() < 1e-9
     assert np.abs(narrow.outside(inside).means - means).max() < 1e-12
 
@@ -100,7 +114,7 @@ def test_the_likelihood_in_a_subspace_is_exact_for_means_in_it():
 def test_the_likelihood_never_falls(kind, accelerate):
     samples, means, _ = example(seed=2, spread=1.5)
     family, state = family_and_state(kind, samples, means + 1.0)
-    design = design_of(family, samples, None, hold=True)
+    design = held(family, samples)
     values = [
         climb(design, family, state, max_iter=n, accelerate=accelerate).log_likelihood
         for n in range(1, 40, 3)
@@ -111,31 +125,27 @@ def test_the_likelihood_never_falls(kind, accelerate):
 def test_extrapolation_needs_fewer_passes_for_the_same_optimum():
     samples, means, _ = example(seed=3, n=2000, spread=1.2)
     family, state = family_and_state("differing", samples, means)
-    design = design_of(family, samples, None, hold=True)
+    design = held(family, samples)
     plain = climb(design, family, state, max_iter=5000, tol=1e-10, accelerate=False)
     fast = climb(design, family, state, max_iter=5000, tol=1e-10)
     assert fast.log_likelihood > plain.log_likelihood - 1e-5
     assert fast.n_iter < plain.n_iter / 2
 
 
-@pytest.mark.parametrize("hold", [True, False])
-def test_threads_change_no_bit(hold):
+def test_threads_change_no_bit():
     samples, means, _ = example(n=70_000)
     family, state = family_and_state("differing", samples, means)
-    design = design_of(family, samples, None, hold=hold)
-    one = expect(design, family.natural(state), 1)
-    two = expect(design, family.natural(state), 2)
-    assert (one[0] == two[0]).all()
-    assert one[1] == two[1]
+    one, two = (expect(held(family, samples, None, n), family, state).seen() for n in (1, 2))
+    assert (one["features"] == two["features"]).all()
+    assert one["log_likelihood"] == two["log_likelihood"]
 
 
 def test_single_precision_rows_are_computed_in_double():
     samples, means, _ = example()
     family, state = family_and_state("differing", samples, means)
-    single = made(samples.astype(np.float32), family.features)
-    double = design_of(family, samples.astype(np.float32).astype(float), None, hold=True)
-    natural = family.natural(state)
-    assert np.abs(joint_logs(single, natural) - joint_logs(double, natural)).max() < 1e-12
+    single = samples.astype(np.float32)
+    gap = logs_of(family, single, state) - logs_of(family, single.astype(float), state)
+    assert np.abs(gap).max() < 1e-12
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -146,24 +156,22 @@ def test_split_and_merge_repairs_a_wrong_optimum(seed):
     wrong[0] = (means[0] + means[1]) / 2
     wrong[1] = means[2] + 0.5
     family, state = family_and_state("differing", samples, wrong)
-    design = design_of(family, samples, None, hold=True)
+    design = held(family, samples)
     stuck = climb(design, family, state, max_iter=100)
     _, right_state = family_and_state("differing", samples, means)
     right = climb(design, family, right_state, max_iter=100)
     repaired, value, n_moves = split_and_merge(design, family, stuck.state)
     assert value > right.log_likelihood - 1e-3
     assert n_moves >= 1 or stuck.log_likelihood > right.log_likelihood - 1e-3
-    weights = np.ones(len(samples))
-    features = design.block(0, design.n_rows)
-    owners = np.argmax(joint_logs(design, family.natural(repaired)), axis=1)
-    assert spreads(features, weights, family, repaired, owners)[0].max() < 1.25
+    owners = np.argmax(logs_of(family, samples, repaired), axis=1)
+    assert spreads(design.features, design.weights, family, repaired, owners)[0].max() < 1.25
 
 
 @pytest.mark.parametrize("kind", ["common", "diagonal"])
 def test_the_search_finds_separated_clusters_without_moments(kind):
     samples, means, _ = example(7, n=1500, k=6, d=2, spread=15.0)
     family, state = family_and_state(kind, samples, means)
-    design = design_of(family, samples, None, hold=True)
+    design = held(family, samples)
     oracle = climb(design, family, state, max_iter=100).log_likelihood
     found = search(design, family, [], 6, np.random.default_rng(0))
     assert found.start == "k-means++"

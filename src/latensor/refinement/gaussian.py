@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 
-from latensor.refinement.exponential_family import Design, held, made
 from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -227,13 +226,6 @@ class DiagonalFamily:
 
 
 GaussianFamily = SphericalFamily | DiagonalFamily
-
-
-def design_of(family: GaussianFamily, rows: Any, weights: Any, *, hold: bool) -> Design:
-    """The samples as a family sees them; `hold` keeps the features instead of making them anew."""
-    if hold:
-        return held(family.features(rows), weights)
-    return made(rows, family.features, weights)
 
 
 def _nearest(rows: Any, centers: Any) -> tuple[Any, Any]:

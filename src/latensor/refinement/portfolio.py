@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.refinement.exponential_family import Design, climb, expect, joint_logs
+from latensor.refinement.em import Climb, em
+from latensor.refinement.family import Statistics
 from latensor.refinement.gaussian import GaussianFamily, GaussianState
+from latensor.refinement.linear_family import HeldFeatures, LinearFamily
 
 _STEPS = 15
 _LOCAL_STEPS = 10
@@ -47,40 +49,37 @@ class Portfolio:
 
 
 def search(
-    design: Design,
+    held: HeldFeatures,
     family: GaussianFamily,
     starts: list[GaussianState],
     n_components: int,
     rng: np.random.Generator,
     *,
     n_seeds: int = 2,
-    n_threads: int = 1,
 ) -> Portfolio:
     """The best optimum that the given starts, k-means++ and split and merge moves lead to.
 
     Parameters
     ----------
-    design : features that are held
+    held : HeldFeatures
     family : what a mixture is
     starts : states read off moments, possibly none
     n_components : int
     rng : draws the k-means++ starts
     n_seeds : int, the number of these
-    n_threads : int, changes nothing but the time
     """
-    features = design.block(0, design.n_rows)
-    weights = design.weights if len(design.weights) else np.ones(design.n_rows)
+    features, weights = held.features, held.weights
     named = [("moments", state) for state in starts]
     for _ in range(n_seeds):
         centers = plus_plus(features[:, : family.width], weights, n_components, rng)
         named.append(("k-means++", family.starting(centers, weights, features)))
     best: tuple[float, str, GaussianState] | None = None
     for name, state in named:
-        found = climb(design, family, state, max_iter=_STEPS, accelerate=False, n_threads=n_threads)
+        found = _em(held, family, state, _STEPS)
         if best is None or found.log_likelihood > best[0]:
             best = (found.log_likelihood, name, found.state)
     assert best is not None
-    state, value, n_moves = split_and_merge(design, family, best[2], n_threads)
+    state, value, n_moves = split_and_merge(held, family, best[2])
     return Portfolio(state, value, best[1], n_moves)
 
 
@@ -149,7 +148,7 @@ def spreads(
 
 
 def split_and_merge(
-    design: Design, family: GaussianFamily, state: GaussianState, n_threads: int = 1
+    held: HeldFeatures, family: GaussianFamily, state: GaussianState
 ) -> tuple[GaussianState, float, int]:
     """Split one component and merge two others, as long as that raises the likelihood.
 
@@ -160,36 +159,38 @@ def split_and_merge(
     -------
     state, log-likelihood per sample, number of moves
     """
-    features = design.block(0, design.n_rows)
-    weights = design.weights if len(design.weights) else np.ones(design.n_rows)
     count = len(state.weights)
-    value = expect(design, family.natural(state), n_threads)[1]
+    value = held.fold(Statistics(LinearFamily(family), state, True)).value
     n_moves = 0
     if count < 3:
         return state, value, 0
     for _ in range(2 * count):
-        moved = _best_move(design, features, weights, family, state, n_threads)
+        moved = _best_move(held, family, state)
         if moved is None:
             break
-        found = climb(
-            design, family, moved, max_iter=_LOCAL_STEPS, accelerate=False, n_threads=n_threads
-        )
+        found = _em(held, family, moved, _LOCAL_STEPS)
         if found.log_likelihood < value + _LEAST_GAIN:
             break
         state, value, n_moves = found.state, found.log_likelihood, n_moves + 1
     return state, value, n_moves
 
 
+def _em(
+    held: HeldFeatures, family: GaussianFamily, state: GaussianState, n_steps: int
+) -> Climb[GaussianState]:
+    """A few plain steps."""
+    return em(
+        held.fold, LinearFamily(family), state, max_iter=n_steps, accelerate=False, prepared=True
+    )
+
+
 def _best_move(
-    design: Design,
-    features: Any,
-    weights: Any,
-    family: GaussianFamily,
-    state: GaussianState,
-    n_threads: int,
+    held: HeldFeatures, family: GaussianFamily, state: GaussianState
 ) -> GaussianState | None:
     """The most promising state one split and one merge away; None where none gains."""
-    logs = joint_logs(design, family.natural(state), n_threads)
+    features, weights = held.features, held.weights
+    with one_blas_thread():
+        logs = features @ family.natural(state)
     largest = logs.max(axis=1)
     densities = np.exp(logs - largest[:, None])
     owned = densities / densities.sum(axis=1, keepdims=True)

@@ -24,10 +24,9 @@ from latensor.moments.rows import RowSample
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.third import WHOLE, ThirdMoment
-from latensor.refinement.exponential_family import held
 from latensor.refinement.family import Family
 from latensor.refinement.gaussian import GaussianFamily, GaussianState
-from latensor.refinement.linear_family import LinearFamily
+from latensor.refinement.linear_family import HeldFeatures, LinearFamily
 from latensor.refinement.portfolio import EDGE_FACTOR, search, split_and_merge, spreads
 from latensor.sources.shards import Source
 
@@ -198,8 +197,8 @@ class GaussianMixtureModel(Model[GaussianState]):
             )
         densities = self.densities(frame)
         starts = [] if search_.state is None else [search_.state]
-        design = held(densities.features(few.samples), few.weights)
-        found = search(design, densities, starts, count, search_.rng)
+        rows = HeldFeatures(densities.features(few.samples), few.weights)
+        found = search(rows, densities, starts, count, search_.rng)
         return Start(found.state, found.start, found.n_moves)
 
     def review(
@@ -211,8 +210,9 @@ class GaussianMixtureModel(Model[GaussianState]):
             return None
         if answer.start == "moments" and not answer.doubtful:
             densities = self.densities(frame)
-            design = held(densities.features(search_.sample.rows), search_.sample.weights)
-            state, _, n_moves = split_and_merge(design, densities, answer.state, 1)
+            sample = search_.sample
+            rows = HeldFeatures(densities.features(sample.rows), sample.weights)
+            state, _, n_moves = split_and_merge(rows, densities, answer.state)
             if n_moves:
                 return Start(state, answer.start, n_moves)
         return self.search(frame, replace(search_, state=None))
