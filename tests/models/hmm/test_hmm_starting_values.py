@@ -1,4 +1,4 @@
-"""Starting values, fixed parameters, short sequences, missing values: as in hmmlearn."""
+"""What users of hmmlearn need: starting values, fixed parameters, short and partial sequences."""
 
 import warnings
 

@@ -1,0 +1,241 @@
+"""What all hidden Markov models share: which moments, which starts, which likelihood."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.datasets.sequences import stationary_distribution
+from latensor.estimation.base import component_order
+from latensor.estimation.learn import Answer, Frame, Model, Search
+from latensor.estimation.learn import Start as Begun
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.hmm.moment_starts import MomentStart, moment_starts
+from latensor.models.hmm.sequence_input import merged_equal
+from latensor.models.hmm.subspace import find_subspace
+from latensor.models.hmm.trials import Chosen, Start, compete, likeliest, relabelled
+from latensor.moments.batch import Batch, Kind
+from latensor.moments.sequences import DECAYS, PairSums, WindowSums
+from latensor.moments.sums import Folded, Joint
+from latensor.refinement.hmm import ChainFamily, HiddenChain
+
+# Random starts beside those of the moments; more where these are weaker than their noise, and for
+# so few rows that they cost next to nothing, though never more than three for a state.
+_RANDOM, _MORE_RANDOM, _FOR_A_STATE = 5, 8, 3
+_FEW_ROWS = 10_000
+# Directions of the pair tables below the edge of their noise tell nothing.
+_EDGE = 1.0
+
+
+@dataclass(frozen=True)
+class ChainModel(Model[HiddenChain]):
+    """Base of the hidden Markov models: which moments, which starts, which likelihood.
+
+    A subclass gives `survey_code` (how rows are counted, by name "code"), `design`, `emission_of`,
+    `random_emission`, `softened`, `vectors`, `with_given` and `emission_parameters`.
+
+    Attributes
+    ----------
+    n_components : int or "auto"
+    views : "lag", "window" or "auto" for both
+    algorithm : of the decomposition
+    row_limit : int, rows of the sample on which EM runs
+    updates : letters of the parameters that EM changes
+    given : starting values by letter, in the units of the data
+    """
+
+    n_components: int | str
+    views: str
+    algorithm: Any
+    row_limit: int
+    updates: str
+    given: Mapping[str, Array]
+    kind: ClassVar[Kind] = Kind.SEQUENCES
+    letters: ClassVar[str] = "st"
+    # Rows: as many as EM needs to see its slowest direction (two overlapping states).
+    pilot_size: ClassVar[int] = 100_000
+    search_size: ClassVar[int] = 100_000
+    first_steps: ClassVar[int] = 0
+
+    # ------------------------------------------------------------------ what a subclass says
+    def survey_code(self, run: Run) -> dict[str, Any]:
+        """How rows become symbols, by name "code", and whatever else the frame should hold."""
+        raise NotImplementedError(f"{type(self).__name__} must count its rows")
+
+    def design(self, frame: Frame) -> Any:
+        """How rows are given to the emissions."""
+        raise NotImplementedError(f"{type(self).__name__} must give its coordinates")
+
+    def emission_of(self, frame: Frame, states: Any, symbols: Any, noise: float) -> Any:
+        """Emissions from what was read off."""
+        raise NotImplementedError(f"{type(self).__name__} must say how emissions are read off")
+
+    def random_emission(self, frame: Frame, k: int, units: Batch, rng: np.random.Generator) -> Any:
+        """Emissions of a random start."""
+        raise NotImplementedError(f"{type(self).__name__} must draw emissions at random")
+
+    def softened(self, frame: Frame, chain: HiddenChain) -> HiddenChain:
+        """A start without zeros that are not meant."""
+        return chain
+
+    def vectors(self, emission: Any) -> Array:
+        """What tells states apart, (k, .)."""
+        raise NotImplementedError(f"{type(self).__name__} must say what tells its states apart")
+
+    def emission_with(self, frame: Frame, emission: Any) -> Any:
+        """Emissions with the starting values that were given."""
+        raise NotImplementedError(f"{type(self).__name__} must take its starting values")
+
+    def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
+        """Parameters of the emissions in the units of the data, by name."""
+        raise NotImplementedError(f"{type(self).__name__} must name its parameters")
+
+    # ------------------------------------------------------------------ moments
+    @property
+    def is_given(self) -> bool:
+        """Whether all starting values are."""
+        return set(self.given) == set(self.letters)
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        values = self.survey_code(run)
+        summed = run.fold("pairs", PairSums(values["code"]))
+        pairs = summed.finalize()
+        automatic = isinstance(self.n_components, str)
+        if not automatic and pairs.n_rows < int(self.n_components):
+            raise InvalidInputError(
+                f"n_samples={pairs.n_rows:g} should be at least n_components={self.n_components}: "
+                "give more rows or ask for fewer states"
+            )
+        subspace = find_subspace(pairs, None if automatic else int(self.n_components) - 1)
+        count = subspace.features.shape[1] + 1 if automatic else int(self.n_components)
+        values |= {
+            "features": subspace.features,
+            "count": count,
+            "frequency": pairs.counts / pairs.n_rows,
+            "strength": (pairs.n_rows, subspace.strength(count)),
+        }
+        return Frame(values, {"pairs": summed})
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        found: dict[str, Folded] = {"pairs": PairSums(frame["code"])}
+        if not self.is_given:
+            decays = (0.0,) if self.views == "lag" else DECAYS
+            found["windows"] = WindowSums(frame["code"], frame["features"], decays)
+        return found
+
+    def read_off(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator
+    ) -> Answer[HiddenChain]:
+        pairs, count = moments["pairs"].finalize(), frame["count"]
+        n_rows, strength = frame["strength"]
+        if n_rows != pairs.n_rows:
+            strength = find_subspace(pairs, count - 1).strength(count)
+        starts: list[MomentStart] = []
+        windows = moments["windows"].finalize() if "windows" in moments else None
+        if windows is not None and windows.weight and frame["features"].shape[1] == count - 1:
+            starts = moment_starts(
+                pairs,
+                windows,
+                frame["features"],
+                self.views,
+                self.algorithm,
+                lambda *found: self.emission_of(frame, *found),
+                rng,
+            )
+        evidence = {"strength": strength, "starts": starts, "pairs": pairs}
+        if self.is_given:
+            return Answer(self.with_given(frame, None), evidence, start="given")
+        if not starts:
+            return Answer(None, evidence, doubtful=True)
+        return Answer(self.with_given(frame, starts[0].chain), evidence, doubtful=True)
+
+    def with_given(self, frame: Frame, chain: HiddenChain | None) -> HiddenChain:
+        """A start with the values that were given in place of its own."""
+        k = frame["count"]
+        startprob = self.given.get("s", np.full(k, 1 / k) if chain is None else chain.startprob)
+        transmat = self.given.get("t", np.full((k, k), 1 / k) if chain is None else chain.transmat)
+        emission = self.emission_with(frame, None if chain is None else chain.emission)
+        found = HiddenChain(startprob, transmat, emission)
+        if chain is None or not self.given or not {"s", "t"} & set(self.given):
+            return found
+        if set(self.given) - {"s", "t"}:
+            return found
+        # What was found has no labels: those of the given chain are the ones that fit best.
+        named = relabelled(chain, found, stationary_distribution(chain.transmat))
+        return HiddenChain(startprob, transmat, named.emission)
+
+    def check_moments(self, frame: Frame, answer: Answer[HiddenChain]) -> None:
+        pairs, starts = answer.evidence["pairs"], answer.evidence["starts"]
+        if pairs.n_missing:
+            raise InvalidInputError(
+                f"X has {pairs.n_missing:g} rows with missing entries, of which moments know "
+                "nothing: leave refine at 'auto'"
+            )
+        strength, count = answer.evidence["strength"], frame["count"]
+        if not self.is_given and (not starts or strength < _EDGE):
+            condition = min((s.states.condition for s in starts), default=np.inf)
+            raise NotIdentifiableError(
+                f"the moments cannot tell {count} states apart: the weakest direction they need is "
+                f"{strength:.2g} times the edge of the noise of {frame['code'].n_symbols} symbols, "
+                f"and the moment of past and future has the condition number {condition:.3g}. "
+                "Lower n_components, give more rows, or leave refine at 'auto' to raise the "
+                "likelihood"
+            )
+
+    # ------------------------------------------------------------------ likelihood
+    def family(self, frame: Frame) -> ChainFamily:
+        return ChainFamily(self.design(frame), self.updates)
+
+    def sample_size(self, frame: Frame) -> int:
+        return self.row_limit
+
+    def search(self, frame: Frame, search: Search[HiddenChain]) -> Begun[HiddenChain]:
+        k, units = frame["count"], merged_equal(search.sample)
+        moment: Sequence[MomentStart] = search.evidence["starts"]
+        starts: list[Start] = [
+            Start(start.name, self.with_given(frame, start.chain)) for start in moment
+        ]
+        if not moment or (k > 1 and search.to_convergence):
+            sure = search.evidence["strength"] >= _EDGE and units.extent > _FEW_ROWS
+            number = min(_RANDOM if sure else _MORE_RANDOM, _FOR_A_STATE * k)
+            starts += [
+                self._random_start(frame, i, units, search.rng) for i in range(max(number, 1))
+            ]
+        if search.to_convergence and len(starts) > 1:
+            chosen = compete(starts, search, units, lambda chain: self.softened(frame, chain))
+        else:
+            chosen = likeliest(starts, search, units)
+            chosen = Chosen(chosen.start, self.softened(frame, chosen.chain), chosen.trials)
+        return Begun(chosen.chain, chosen.start.name, evidence={"trials": chosen.trials})
+
+    def _random_start(
+        self, frame: Frame, number: int, units: Batch, rng: np.random.Generator
+    ) -> Start:
+        # Fast, middling and slow chains in turn.
+        k, stay = frame["count"], (0.0, 0.5, 0.9)[number % 3]
+        transmat = stay * np.eye(k) + (1 - stay) * rng.dirichlet(np.full(k, 2.0), k)
+        emission = self.random_emission(frame, k, units, rng)
+        chain = HiddenChain(np.full(k, 1 / k), transmat, emission)
+        return Start(f"random {number + 1}", self.with_given(frame, chain))
+
+    # ------------------------------------------------------------------ what users see
+    def order(self, frame: Frame, state: HiddenChain) -> Array:
+        if self.given:
+            return np.arange(len(state.startprob))
+        share = stationary_distribution(state.transmat)
+        return np.asarray(component_order(share, self.vectors(state.emission)))
+
+    def permuted(self, state: HiddenChain, order: Array) -> HiddenChain:
+        return state.reordered(order)
+
+    def parameters(self, frame: Frame, state: HiddenChain) -> dict[str, Array]:
+        return {
+            "startprob": state.startprob,
+            "transmat": state.transmat,
+            **self.emission_parameters(frame, state.emission),
+        }
