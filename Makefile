@@ -77,6 +77,7 @@ bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(PIP) install -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.mixtures
+	$(BIN)/python -m benchmarks.gaussian_mixtures
 	$(BIN)/python -m benchmarks.hmm
 	$(BIN)/python -m benchmarks.ica
 

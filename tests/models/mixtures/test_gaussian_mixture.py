@@ -234,6 +234,17 @@ def test_a_warm_start_goes_on():
     assert model.certificate_.method == "given + EM"
 
 
+def test_no_pass_keeps_the_starting_values():
+    shapes = np.stack([np.eye(3), 2 * np.eye(3), np.eye(3)])
+    model = lt.GaussianMixture(
+        3, weights_init=[0.5, 0.3, 0.2], means_init=MEANS, precisions_init=shapes, max_iter=0
+    )
+    with pytest.warns(ConvergenceWarning, match="max_iter"):
+        model.fit(ROWS)
+    np.testing.assert_allclose(model.means_, MEANS, atol=1e-10)
+    np.testing.assert_allclose(model.precisions_, shapes, atol=1e-9)
+
+
 def test_samples_and_sampling():
     model = lt.GaussianMixture(3, random_state=0).fit(ROWS)
     rows, labels = model.sample(4000, random_state=1)

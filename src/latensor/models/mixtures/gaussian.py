@@ -58,7 +58,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
     covariance_type : "full", "tied", "diag" or "spherical"
     tol : float, log-likelihood per sample that EM may leave to gain
     reg_covar : float, added to every variance, in the units of the data
-    max_iter : int, passes of EM over the sample in memory
+    max_iter : int, passes of EM over the sample in memory; 0 keeps the starting values
     n_init : int, searches for a start; the likeliest is kept
     init_params : "auto" (all starts), "moments" (three moments alone), or scikit-learn's "kmeans",
         "k-means++", "random_from_data", "random"
@@ -91,7 +91,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         "covariance_type": (Choice(COVARIANCE_TYPES),),
         "tol": (Interval(numbers.Real, 0),),
         "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
+        "max_iter": (Interval(numbers.Integral, 0),),
         "n_init": (Interval(numbers.Integral, 1),),
         "init_params": (Choice(_STARTS),),
         "warm_start": (Choice((True, False)),),
