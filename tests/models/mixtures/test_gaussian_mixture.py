@@ -11,6 +11,8 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
+from latensor.models.mixtures.gaussian_starts import read_off_tied
+from latensor.moments.third import ThirdMoment
 from latensor.refinement.families.covariances import COVARIANCE_TYPES
 
 KINDS = pytest.mark.parametrize("kind", COVARIANCE_TYPES)
@@ -116,6 +118,24 @@ def test_named_starts(start):
     best = lt.GaussianMixture(3, random_state=0).fit(rows)
     model.fit(rows)
     assert model.score(rows) > best.score(rows) - (2.0 if start == "random" else 0.5)
+
+
+def test_the_third_central_moment_of_tied_covariances():
+    """The population moment of five means in any common covariance gives them back."""
+    rng = np.random.default_rng(0)
+    means, weights = rng.standard_normal((5, 4)), rng.dirichlet(np.full(5, 5.0))
+    root = rng.standard_normal((4, 4))
+    within = root @ root.T
+    mean = weights @ means
+    gaps = means - mean
+    third = np.einsum("j,ja,jb,jc->abc", weights, gaps, gaps, gaps)
+    covariance = within + (gaps.T * weights) @ gaps
+    moment = ThirdMoment(100, 100.0, mean, covariance, np.eye(4), third, np.zeros(4))
+    found = read_off_tied(moment, 5, rng)
+    order = np.argmin(((means[:, None] - found.means[None]) ** 2).sum(axis=2), axis=1)
+    np.testing.assert_allclose(found.means[order], means, atol=1e-6)
+    np.testing.assert_allclose(found.weights[order], weights, atol=1e-6)
+    np.testing.assert_allclose(found.covariances, within, atol=1e-6)
 
 
 def test_moments_alone_refuse_what_they_do_not_determine():
