@@ -327,3 +327,15 @@ def test_intervals_have_the_shapes_of_the_parameters():
         value = getattr(model, f"{name}_")
         assert found[name].low.shape == value.shape
         assert ((found[name].low <= value) & (value <= found[name].high)).mean() > 0.9
+
+
+def test_a_saved_model_answers_and_goes_on(tmp_path):
+    model = lt.GaussianMixture(3, random_state=0).fit(hidden(ROWS, 0.1))
+    model.save(tmp_path / "model.npz", resumable=True)
+    loaded = lt.load(tmp_path / "model.npz")
+    np.testing.assert_array_equal(loaded.predict_proba(ROWS), model.predict_proba(ROWS))
+    assert str(loaded.certificate_) == str(model.certificate_)
+    more = hidden(planted(300, 7)[0], 0.1)
+    np.testing.assert_allclose(
+        loaded.partial_fit(more).means_, model.partial_fit(more).means_, atol=1e-10
+    )
