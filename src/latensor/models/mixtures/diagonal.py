@@ -71,6 +71,7 @@ class DiagonalModel(GaussianMixtureModel):
     by_views: bool
     algorithm: str | Callable[..., Any]
     squares: ClassVar[bool] = True
+    completion: ClassVar[float] = 1e-3
 
     def check_streaming(self) -> None:
         if self.by_views:
@@ -131,7 +132,9 @@ class DiagonalModel(GaussianMixtureModel):
                 views = _partition(moment.covariance, count, frame["seed"])
             found = read_partition(moment, views, count, rng, self.algorithm)
         else:
-            found = read_off(moment, count, rng, self.algorithm)
+            # EM repairs what a completion to a fraction of the noise leaves; it costs less.
+            tol = max(1e-12, self.completion / np.sqrt(moment.weight))
+            found = read_off(moment, count, rng, self.algorithm, tol)
         state = found.state
         variances = np.maximum(state.variances, frame["floor"])
         return replace(found, state=GaussianState(state.weights, state.means, variances))

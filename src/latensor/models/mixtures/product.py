@@ -25,6 +25,8 @@ _NOISE = 3.0
 class ProductModel(DiagonalModel):
     """The same moments without a likelihood: nothing follows the read-off."""
 
+    completion: ClassVar[float] = 0.0
+
     def most_by_moments(self) -> str:
         return (
             "about 2 x n_components features are needed, 3 x for method='views'; lower n_components"

@@ -155,7 +155,11 @@ def factor_analysis(correlation: Any, rank: int) -> Factors:
 
 
 def read_off(
-    moment: ThirdMoment, n_components: int, rng: np.random.Generator, algorithm: Algorithm = "auto"
+    moment: ThirdMoment,
+    n_components: int,
+    rng: np.random.Generator,
+    algorithm: Algorithm = "auto",
+    tol: float = _REFILL_TOL,
 ) -> ProductReadOff:
     """Weights, conditional means and variances of k components, by completion.
 
@@ -165,6 +169,7 @@ def read_off(
     n_components : int, `identified`
     rng : draws the start of the decomposition
     algorithm : of `read_homogeneous`
+    tol : float, what a round of the completion may still move
     """
     scale = scales(moment.covariance)
     correlation = moment.covariance / np.outer(scale, scale)
@@ -175,7 +180,7 @@ def read_off(
     best: HomogeneousMixture | None = None
     # Variances that do not depend on the component leave the repeated entries as they are.
     for modelled in (squares, np.zeros_like(squares)):
-        found = _complete(raw, squares, modelled, factors, rng, algorithm)
+        found = _complete(raw, squares, modelled, factors, tol, rng, algorithm)
         if best is None or found.off_diagonal < best.off_diagonal:
             best = found
         if best.off_diagonal < _SETTLED:
@@ -189,6 +194,7 @@ def _complete(
     squares: Any,
     modelled: Any,
     factors: Factors,
+    tol: float,
     rng: np.random.Generator,
     algorithm: Algorithm,
 ) -> HomogeneousMixture:
@@ -207,7 +213,7 @@ def _complete(
         means = mixture.points @ factors.loadings.T
         updated = (means**2 * mixture.weights[:, None]).T @ means
         move = updated - modelled
-        if float(np.abs(move).max()) < _REFILL_TOL * max(float(np.abs(updated).max()), 1.0):
+        if float(np.abs(move).max()) < tol * max(float(np.abs(updated).max()), 1.0):
             break
         points, moves = [*points, updated][-_MEMORY:], [*moves, move][-_MEMORY:]
         modelled = _mixed(points, moves)
