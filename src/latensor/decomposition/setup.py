@@ -16,6 +16,7 @@ from latensor.decomposition.optimize.problem import (
     CompleteProblem,
     ContractibleProblem,
     DenseProblem,
+    Problem,
     widened,
 )
 from latensor.decomposition.result import Decomposition, Status
@@ -25,6 +26,9 @@ from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.interoperability import from_pyttb
+
+# Entries up to which the residual of a result is computed one by one.
+_EXPLICIT = 1 << 17
 
 
 def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
@@ -163,6 +167,17 @@ def check_fixed_modes(fixed_modes: Sequence[int], order: int, init: object) -> t
     if len(fixed) == order:
         raise InvalidInputError(f"fixed_modes={fixed} fixes every mode: leave one to fit")
     return fixed
+
+
+def stated_loss(problem: Problem, factors: Sequence[Array], loss: float) -> float:
+    """The squared residual that a result states: entry by entry where that costs little.
+
+    Inner products lose digits where components cancel, and in single precision.
+    """
+    if prod(problem.shape) > _EXPLICIT and problem.epsilon < 1e-10:
+        return loss
+    explicit = problem.explicit_loss(factors)
+    return loss if explicit is None else explicit
 
 
 def finish(

@@ -22,6 +22,7 @@ from latensor.decomposition.algorithms.symmetric import (
     rank_at_most,
     refuse_nonfinite_tensor,
     relative_residual,
+    symmetric_cp,
     symmetric_tensor,
 )
 from latensor.decomposition.optimize.iteration import Callback, Monitor
@@ -244,5 +245,5 @@ def _assemble(deflated: Deflated, rank: int, symmetric: bool) -> CPTensor:
             found = double(to_host(deflated.factors[mode]))
         factors.append(like(completed(found, rank), reference))
     if symmetric:
-        factors = factors * deflated.order
+        return symmetric_cp(reference, weights, factors[0], deflated.order)
     return CPTensor(like(weights, reference), tuple(factors)).canonical()

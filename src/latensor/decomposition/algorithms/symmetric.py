@@ -109,10 +109,15 @@ def exactly_symmetric(core: Any) -> Any:
 def symmetric_cp(reference: Any, weights: Any, vectors: Any, order: int) -> CPTensor:
     """A symmetric CP tensor in the caller's library and dtype, in canonical form.
 
-    All modes share one factor object.
+    All modes share one factor object. At odd order w v^(x)p = -w (-v)^(x)p: there the sign goes
+    to the vector, which is then determined, and no weight of a real tensor is negative.
     """
     factor = like(vectors, reference)
-    return CPTensor(like(weights, reference), (factor,) * order).canonical()
+    cp = CPTensor(like(weights, reference), (factor,) * order).canonical()
+    if order % 2 == 0 or is_complex(cp.weights):
+        return cp
+    signs = like(np.where(np.asarray(to_host(cp.weights)) < 0, -1.0, 1.0), reference)
+    return CPTensor(cp.weights * signs, (cp.factors[0] * signs[None, :],) * order)
 
 
 def completed(vectors: Any, count: int) -> Any:

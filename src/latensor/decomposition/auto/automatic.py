@@ -32,6 +32,7 @@ from latensor.decomposition.setup import (
     nonnegative_modes,
     refuse_rank,
     starting_factors,
+    stated_loss,
 )
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -114,10 +115,8 @@ class Automatic:
             fit = self._observed(data, observed, rank, rng, monitor, constraints)
         else:
             fit = run(Task(data, complete, rank, rng, monitor, self.tol, self.thorough))
-            if problem.epsilon > 1e-10:
-                explicit = problem.explicit_loss(fit.factors)
-                fit = fit if explicit is None else replace(fit, loss=explicit)
-        residual = monitor.relative(fit.loss - self.ridge * _squared_size(fit.factors))
+        loss = fit.loss - self.ridge * _squared_size(fit.factors)
+        residual = monitor.relative(stated_loss(problem, fit.factors, loss))
         status = fit.status
         if status is Status.CONVERGED and self.target is not None and residual <= self.target:
             status = Status.TARGET_REACHED

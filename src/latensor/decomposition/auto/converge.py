@@ -15,6 +15,7 @@ from latensor.decomposition.optimize.iteration import (
     iterate,
 )
 from latensor.decomposition.optimize.levenberg_marquardt import (
+    UNDAMPED,
     FreeFactors,
     LevenbergMarquardt,
     promised_gain,
@@ -34,9 +35,11 @@ _MOST_LARGE_SWEEPS = 300
 # Sweeps and steps between two looks at a trial, its looks at most, what a step costs in sweeps,
 # and how many times its last gain may still lie before it.
 _SWEEPS_PER_LOOK, _SWEEP_LOOKS = 10, 10
-_STEPS_PER_LOOK, _STEP_LOOKS = 5, 20
+_STEPS_PER_LOOK, _STEP_LOOKS = 5, 5
 _STEP_PRICE = 10
 _ON_COURSE = 10.0
+# Gains, relative to the loss, of steps that are worth passes over the whole tensor.
+_WORTH_A_PASS = 1e-6
 
 
 def converge(core: Core, fit: Fit) -> Fit:
@@ -112,16 +115,21 @@ def descend(
     max_iter: int,
     monitor: Monitor,
     assemble: Any,
+    near: bool = False,
 ) -> Fit:
     """Levenberg-Marquardt steps until none promises to lower the loss by more than `tol` of it."""
     model = FreeFactors(problem)
     floor = max((10 * problem.epsilon) ** 2, 1e-28) * problem.squared_norm
     steps = LevenbergMarquardt(model, tol, monitor.base, floor)
-    rule = StoppingRule(tol, max_iter, 2, floor)
+    if near:  # an optimum of the core is nearly one of the tensor
+        steps = replace(steps, first=UNDAMPED)
+    rule = StoppingRule(_WORTH_A_PASS if near else tol, max_iter, 3 if near else 2, floor)
     begin = steps.start(model.stack(fit.factors))
     point, status = iterate(
         steps.step, begin, rule, monitor, lambda p: assemble(model.factors(p.parameters))
     )
+    if near and status is Status.CONVERGED and point.loss > floor and not point.stationary:
+        status = Status.MAX_ITER  # slow, not done
     factors = tuple(
         problem.native(np.ascontiguousarray(f)) for f in model.factors(point.parameters)
     )

@@ -86,6 +86,8 @@ class Core:
     tol : float, relative decrease of the loss that counts as progress
     floor : NoiseFloor, or None where nothing was left out that could measure the noise
     cheap : bool, whether the core is so much smaller than the tensor that trials are cheap
+    overfitted : bool, whether the rank is above that of the signal: which noise the components
+        too many describe best only the whole tensor can tell
     """
 
     compression: Compression
@@ -96,6 +98,7 @@ class Core:
     tol: float
     floor: NoiseFloor | None
     cheap: bool = True
+    overfitted: bool = False
 
     @cached_property
     def problem(self) -> DenseProblem:

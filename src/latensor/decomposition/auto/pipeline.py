@@ -127,7 +127,8 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
         if task.monitor.target_loss() <= variance * freedom:
             sharp = sharpened(problem, wide, rank, task.rng)
             return _with_floor(task, sharp, sharp=True, variance=variance)
-    return _with_floor(task, wide, sharp=False)
+    core = _with_floor(task, wide, sharp=False)
+    return replace(core, overfitted=directions is Directions.FEWER)
 
 
 def _signal(problem: DenseProblem, rank: int) -> Compression | None:
@@ -203,7 +204,7 @@ def _finish_on_tensor(task: Task, fit: Fit) -> Fit:
     gap = fit.loss - monitor.target_loss()
     tol = _ROUNDING_TOL if gap <= _NEAR_TARGET * fit.loss else task.tol
     together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
-    return descend(problem, fit, tol, _FINISHING_STEPS, monitor, together)
+    return descend(problem, fit, tol, _FINISHING_STEPS, monitor, together, near=True)
 
 
 def fit_matrix(task: Task) -> Fit:

@@ -31,7 +31,7 @@ _SMALL_TENSOR = 1 << 18
 
 def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     """Better and better fits of a core, from searches of growing cost."""
-    if core.monitor.ended is not None or core.accepts(fit) or core.rank == 1:
+    if core.monitor.ended is not None or core.accepts(fit) or core.rank == 1 or core.overfitted:
         return
     best = fit
     if not core.cheap:

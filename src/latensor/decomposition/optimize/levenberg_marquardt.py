@@ -27,7 +27,7 @@ _INNER_TOLERANCE = 1e-2
 # Damping relative to the mean diagonal of J'J: at the start, least, most (so that further steps
 # from a point that has converged stay finite), and where convergence is judged.
 _FIRST, _LEAST, _MOST = 1e-3, 1e-15, 1e12
-_UNDAMPED = 1e-9
+UNDAMPED = 1e-6
 
 
 class System(Protocol):
@@ -73,6 +73,8 @@ class LevenbergMarquardt:
     base : float, squared residual outside of what is fitted, which counts as loss there
     floor : float, gain that rounding could fake
     max_inner : int, conjugate-gradient steps per linear system
+    first : float, damping at the start relative to the mean diagonal of J'J; `UNDAMPED` near an
+        optimum
     """
 
     model: Model
@@ -80,6 +82,7 @@ class LevenbergMarquardt:
     base: float = 0.0
     floor: float = 0.0
     max_inner: int = 60
+    first: float = _FIRST
 
     def start(self, parameters: Array) -> Iterate:
         """The iterate of given parameters."""
@@ -91,12 +94,12 @@ class LevenbergMarquardt:
         scale = system.scale
         if not scale > 0.0 or not system.gradient.any():
             return replace(point, stationary=True)
-        damping = _FIRST * scale if point.damping < 0 else point.damping
+        damping = self.first * scale if point.damping < 0 else point.damping
         growth = point.growth
         enough = max(self.tol * (point.loss + self.base), self.floor)
         move, promised = self._solve(system, damping)
-        if promised <= enough and damping > _UNDAMPED * scale:
-            damping = _UNDAMPED * scale
+        if promised <= enough and damping > UNDAMPED * scale:
+            damping = UNDAMPED * scale
             move, promised = self._solve(system, damping)
         if promised <= enough:
             return replace(point, stationary=True)
@@ -154,7 +157,7 @@ def promised_gain(
     equations = system()
     if not equations.scale > 0.0 or not equations.gradient.any():
         return 0.0
-    return LevenbergMarquardt(model)._solve(equations, _UNDAMPED * equations.scale)[1]
+    return LevenbergMarquardt(model)._solve(equations, UNDAMPED * equations.scale)[1]
 
 
 @dataclass(frozen=True)

@@ -279,8 +279,11 @@ class ContractibleProblem(_Complete):
         array = self.tensor.array
         split = _cheapest_split(self.shape)[0]
         factors = [like(f, array) if is_numpy(f) else f for f in factors]
-        left, right = (row_khatri_rao(part) for part in (factors[:split], factors[split:]))
-        residual = array.reshape(left.shape[1], -1) - left.T @ right
+        left = row_khatri_rao(factors[:split])
+        if split == len(factors):
+            residual = array - left.sum(0)
+        else:
+            residual = array.reshape(left.shape[1], -1) - left.T @ row_khatri_rao(factors[split:])
         if is_complex(residual):
             residual = abs(residual)
         return float((residual * residual).sum())

@@ -1,0 +1,171 @@
+"""What results say of themselves is true: statuses, residuals, options, at every scale."""
+
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import latensor as lt
+from latensor.decomposition import GaussNewton, PowerMethod, Status, decompose
+from latensor.decomposition.optimize.iteration import CONVERGED_STEPS
+from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
+from latensor.decomposition.setup import as_problem, as_tensor, starting_factors
+from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
+
+from .planted import compose, planted, relative_error
+
+
+def gain_of_further_steps(tensor, result, steps=CONVERGED_STEPS):
+    """The fraction of the squared residual that Gauss-Newton steps take off a result."""
+    problem = as_problem(as_tensor(tensor))
+    model = FreeFactors(problem)
+    rows = starting_factors(result, problem.shape, result.rank, 0)
+    walk = LevenbergMarquardt(model)
+    point = walk.start(model.stack(rows))
+    before = point.loss
+    for _ in range(steps):
+        point = walk.step(point)
+    return (before - point.loss) / before
+
+
+@pytest.mark.parametrize(("d", "rank"), [(6, 4), (7, 8), (8, 6), (9, 3)])
+@pytest.mark.parametrize("algorithm", ["auto", "als", "gauss_newton"])
+def test_converged_means_that_further_steps_gain_less_than_tol(algorithm, d, rank):
+    for seed in range(2):
+        tensor = np.random.default_rng(seed).standard_normal((d, d, d))
+        result = decompose(tensor, rank, algorithm=algorithm, tol=1e-7)
+        if result.status is Status.CONVERGED:
+            assert gain_of_further_steps(tensor, result) < CONVERGED_STEPS * 1e-7
+
+
+@pytest.mark.parametrize("mask", [False, True])
+@pytest.mark.parametrize("nonnegative", [True, (0, 2), (1,), False])
+def test_every_pair_of_options_acts(nonnegative, mask):
+    rng = np.random.default_rng(3)
+    tensor = compose([rng.standard_normal((d, 2)) for d in (7, 6, 5)])
+    options = {"nonnegative": nonnegative}
+    if mask:
+        options["mask"] = rng.random(tensor.shape) < 0.8
+    free, bound = (decompose(tensor, 2, ridge=ridge, **options) for ridge in (0.0, 1.0))
+    signed = {True: (0, 1, 2), False: ()}.get(nonnegative, nonnegative)
+    for result in (free, bound):
+        assert all((result.factors[mode] >= 0).all() for mode in signed)
+    assert np.abs(bound.weights).sum() < 0.99 * np.abs(free.weights).sum()
+    if signed == (1,):
+        assert (free.factors[0] < 0).any()
+
+
+@pytest.mark.parametrize("symmetric", [None, True])
+@pytest.mark.parametrize(("order", "rank"), [(5, 9), (5, 7), (6, 9)])
+def test_ranks_above_the_dimensions_of_high_orders_are_exact(order, rank, symmetric):
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        factor = rng.standard_normal((4, rank))
+        tensor = compose([factor] * order, rng.uniform(0.5, 2, rank))
+        assert decompose(tensor, rank, symmetric=symmetric).residual < 1e-10
+
+
+@pytest.mark.parametrize("algorithm", [PowerMethod(), "joint_diagonalization", "symmetric_als"])
+def test_symmetric_weights_are_positive_at_odd_order(algorithm):
+    for seed in range(3):
+        basis = np.linalg.qr(np.random.default_rng(seed).standard_normal((5, 5)))[0]
+        tensor = compose([basis] * 3, [3.0, 2.0, 1.5, 1.0, 0.5])
+        result = decompose(tensor, 5, algorithm=algorithm)
+        np.testing.assert_allclose(result.weights, [3.0, 2.0, 1.5, 1.0, 0.5], rtol=1e-8)
+        np.testing.assert_allclose(result.factors[0], basis, atol=1e-8)
+
+
+def kinds(tensor, cp):
+    samples = np.random.default_rng(5).standard_normal((9, 4))
+    return {
+        "dense": (lambda c: tensor * c),
+        "sparse": (lambda c: lt.SparseTensor.from_dense(tensor * c)),
+        "cp": (lambda c: lt.CPTensor(cp.weights * c, cp.factors)),
+        "tucker": (lambda c: lt.TuckerTensor(tensor * c, (None, None, None))),
+        "moment": (lambda c: lt.MomentTensor(samples, np.full(9, c / 9))),
+    }
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    exponent=st.integers(-300, 300),
+    kind=st.sampled_from(["dense", "sparse", "cp", "tucker", "moment"]),
+)
+def test_components_scale_with_the_tensor(exponent, kind):
+    tensor, factors = planted(2, (6, 5, 4), 2, noise=0.1)
+    make = kinds(tensor, lt.CPTensor(np.array([2.0, 1.0]), tuple(factors)))[kind]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        one, other = (decompose(make(c), 2) for c in (1.0, 10.0**exponent))
+    np.testing.assert_allclose(other.weights / 10.0**exponent, one.weights, rtol=1e-4)
+    assert other.residual == pytest.approx(one.residual, abs=1e-6)
+
+
+def test_other_libraries_ridges_and_callbacks_scale_too():
+    torch = pytest.importorskip("torch")
+    tensor, _ = planted(2, (6, 5, 4), 2, noise=0.1)
+    plain = decompose(tensor, 2)
+    scaled = decompose(torch.tensor(tensor) * 1e200, 2)
+    np.testing.assert_allclose(np.asarray(scaled.weights) / 1e200, plain.weights, rtol=1e-5)
+    seen = []
+    decompose(tensor * 1e150, 2, callback=lambda s: seen.append(s.tensor.weights) and False)
+    np.testing.assert_allclose(
+        np.abs(seen[-1]).max() / 1e150, np.abs(plain.weights).max(), rtol=0.1
+    )
+    # A ridge of 1 is nothing beside 1e80 times the tensor.
+    assert decompose(tensor * 1e80, 2, ridge=1.0).residual == pytest.approx(
+        plain.residual, rel=1e-6
+    )
+    for order in (2, 3):
+        whole = tensor if order == 3 else tensor[0]
+        one = decompose(whole, 2, ridge=0.1)
+        other = decompose(whole * 2.0**500, 2, ridge=0.1 * 2.0 ** (500 * (2 - 2 / order)))
+        np.testing.assert_allclose(other.weights / 2.0**500, one.weights, rtol=1e-5)
+    with pytest.raises(InvalidInputError, match="leave the range"):
+        decompose(np.full((6, 6, 6), 1.7e308), 1)
+
+
+def test_names_defaults_and_objects_of_other_libraries():
+    tensor, factors = planted(1, (7, 6, 5), 2)
+    np.testing.assert_array_equal(decompose(tensor, 2).weights, decompose(tensor, 2).weights)
+    start = lt.CPTensor(None, tuple(factors))
+    for init in (start.to_pyttb(), start.to_tensorly()):
+        for algorithm in ("auto", "als", "gauss_newton"):
+            assert decompose(tensor, 2, algorithm=algorithm, init=init).residual < 1e-8
+    square = compose(
+        [np.linalg.qr(np.random.default_rng(s).standard_normal((5, 2)))[0] for s in range(3)]
+    )
+    assert decompose(square, 2, algorithm="power_method", symmetric=False).residual < 1e-8
+
+
+def test_zero_tensors_and_vectors_are_no_numerical_errors():
+    assert decompose(np.zeros((3, 3, 3)), 2, algorithm=GaussNewton()).residual == 0.0
+    torch = pytest.importorskip("torch")
+    assert decompose(torch.arange(4.0), 1).residual < 1e-6
+
+
+@pytest.mark.parametrize("fraction", [0.2, 0.15])
+def test_exact_tensors_are_completed_from_few_entries(fraction):
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        tensor = compose([rng.standard_normal((d, 3)) for d in (15, 16, 17)])
+        mask = rng.random(tensor.shape) < fraction
+        result = decompose(np.where(mask, tensor, np.nan), 3, mask=mask, random_state=seed)
+        assert relative_error(result, tensor) < 1e-6
+
+
+def test_too_few_observed_entries_are_refused_with_how_many_are_needed():
+    mask = np.zeros((5, 5, 5), dtype=bool)
+    mask[np.arange(5), np.arange(5), np.arange(5)] = True
+    with pytest.raises(NotIdentifiableError, match=r"5 observed entries.* at least 26 entries"):
+        decompose(np.ones((5, 5, 5)), 2, mask=mask)
+
+
+def test_starts_that_do_not_agree_are_told():
+    rng = np.random.default_rng(0)
+    tensor = rng.standard_normal((6, 6, 6))
+    mask = rng.random(tensor.shape) < 0.4
+    with pytest.warns(ConvergenceWarning, match="no two of"):
+        decompose(tensor, 4, mask=mask)
