@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from typing import Any
 
 
@@ -41,3 +43,11 @@ class RankDeficientError(NotIdentifiableError):
 
 class ConvergenceWarning(UserWarning):
     """An iteration stopped before it met its tolerance; the result is the best found so far."""
+
+
+def warn_caller(message: str, category: type[Warning] = ConvergenceWarning) -> None:
+    """A warning that points at the line outside latensor from which it was called."""
+    frame, level = sys._getframe(1), 2
+    while frame.f_back is not None and frame.f_globals["__name__"].startswith("latensor."):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -6,8 +6,8 @@ the frozen model of its settings (`_model`). All that touches data goes through 
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self
 
@@ -22,9 +22,9 @@ from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, lea
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
 from latensor.estimation.parameters import Range, check_parameters
 from latensor.estimation.row_input import read_new, row_source
-from latensor.estimation.run import Run, seed_of
+from latensor.estimation.run import Counted, Run, seed_of
 from latensor.estimation.stream import Stream
-from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
+from latensor.exceptions import InvalidInputError, NotIdentifiableError, warn_caller
 from latensor.moments.sums import Joint
 from latensor.sources.shards import Source
 
@@ -95,7 +95,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         *,
         callback: Callable[[str, int], object] | None = None,
     ) -> Self:
-        """Learn the model.
+        """Learn the model; a fit that fails or is interrupted leaves the estimator as it was.
 
         Parameters
         ----------
@@ -108,8 +108,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         callback : called with the name and the number of every pass over the data
         """
         self._check_parameters()
-        source = self._source(X, y, sample_weight, reset=True)
-        return self._fit_source(source, callback)
+        with self._restored_on_failure():
+            source = self._source(X, y, sample_weight, reset=True)
+            return self._fit_source(source, callback)
 
     def _fit_source(
         self, source: Source, callback: Callable[[str, int], object] | None = None
@@ -138,22 +139,22 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         self._check_not_loaded("partial_fit")
-        fresh = not self._has_started()
-        source = self._source(X, y, sample_weight, reset=fresh)
-        self._model().check_streaming()
-        stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
-        return self._add(source, self._resumed(stream))
+        with self._restored_on_failure():
+            source = self._source(X, y, sample_weight, reset=not self._has_started())
+            self._model().check_streaming()
+            stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
+            return self._add(source, self._resumed(stream))
 
     def _add(self, source: Source, stream: Stream) -> Self:
-        batches = list(source.salted(stream.salt).batches_from(stream.count))
-        count = sum(map(len, batches))
+        fresh = source.salted(stream.salt).numbered_from(stream.count)
         if stream.sums is not None:
-            held = Source.of(source.kind, *batches)
-            seen = self._engine(source).fold(held, stream.sums.empty())
-            stream = replace(stream, sums=stream.sums.merge(seen))
+            seen = self._engine(source).fold(fresh, Counted(stream.sums.empty()))
+            sums, count = stream.sums.merge(seen.inner), stream.count + seen.count
+            self._stream = replace(stream, sums=sums, count=count)
+        elif fresh.reaches(self._model().is_pilot, stream.held):
+            self._stream = self._framed(stream, fresh.following(stream.held))
         else:
-            stream = replace(stream, held=(*stream.held, *(b.owned() for b in batches)))
-        self._stream = self._fixed(replace(stream, count=stream.count + count))
+            self._stream = stream.holding(fresh.owned())
         self._forget()
         return self
 
@@ -259,9 +260,14 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """The stream with its coordinates chosen, once it holds enough units to do so."""
         if stream.frame is not None or not (now or self._model().is_pilot(stream.held)):
             return stream
-        run = self._held_run(stream)
+        return self._framed(stream, Source.of(self._model().kind, *stream.held))
+
+    def _framed(self, stream: Stream, source: Source) -> Stream:
+        """The stream in coordinates chosen from all units of a source, none of which it holds."""
+        run = Run(source, stream.seed, engine=self._engine(source))
         learned = learn(run, self._model(), self._effort(), streaming=True)
-        return stream.fixed_by(learned, self._model().stream_size)
+        fixed = stream.fixed_by(learned, self._model().stream_size)
+        return replace(fixed, count=run.n_units)
 
     def _summed(self, stream: Stream, framed: Stream) -> Stream:
         """A stream that still holds its units, in the coordinates of another one."""
@@ -302,12 +308,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged and isinstance(self._effort().refine, str):
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} stopped after {answer.n_iter} passes of EM before the "
                 f"log-likelihood was within tol={self._effort().tol:g} of its optimum: raise "
-                "max_iter, or lower n_components",
-                ConvergenceWarning,
-                stacklevel=4,
+                "max_iter, or lower n_components"
             )
 
     def _check_count(self, count: int) -> None:
@@ -332,6 +336,20 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return read_new(self, X)
 
+    @contextmanager
+    def _restored_on_failure(self) -> Iterator[None]:
+        """Everything as it was before, where what follows fails or is interrupted.
+
+        All that an estimator holds is replaced, never changed: names are enough.
+        """
+        before = dict(self.__dict__)
+        try:
+            yield
+        except BaseException:
+            self.__dict__.clear()
+            self.__dict__.update(before)
+            raise
+
     def _forget(self, everything: bool = False) -> None:
         gone = ("_stream", "_is_loaded") if everything else ()
         for name in ("_answer", *self._fitted_names, *gone):
@@ -353,7 +371,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                 raise AttributeError(f"{type(self).__name__} has seen no samples yet: no {name!r}")
             try:
                 self._adopt(*self._found())
-            except NotIdentifiableError as error:
+            except (NotIdentifiableError, InvalidInputError) as error:
                 raise UndeterminedAttributeError(str(error)) from error
             if name in self.__dict__:
                 return self.__dict__[name]

@@ -147,7 +147,7 @@ class Model(Generic[State]):
 
     def is_pilot(self, held: Sequence[Batch]) -> bool:
         """Whether these units are enough for a stream to fix its frame."""
-        return sum(map(len, held)) >= self.pilot_size
+        return sum(batch.extent for batch in held) >= self.pilot_size
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         """The frame, by any number of folds; wider for a stream, which sees more data later."""

@@ -29,7 +29,7 @@ def seed_of(random_state: RandomState) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class _Counted(Folded):
+class Counted(Folded):
     """An accumulator that counts its units: a source must give the same ones in every pass."""
 
     inner: Any
@@ -43,20 +43,20 @@ class _Counted(Folded):
     def threads_inside(self) -> bool:  # type: ignore[override]
         return bool(self.inner.threads_inside)
 
-    def empty(self) -> _Counted:
-        return _Counted(self.inner.empty())
+    def empty(self) -> Counted:
+        return Counted(self.inner.empty())
 
-    def update(self, batch: Batch) -> _Counted:
-        return _Counted(self.inner.update(batch), self.count + len(batch))
+    def update(self, batch: Batch) -> Counted:
+        return Counted(self.inner.update(batch), self.count + len(batch))
 
-    def merge(self, other: _Counted) -> _Counted:
-        return _Counted(self.inner.merge(other.inner), self.count + other.count)
+    def merge(self, other: Counted) -> Counted:
+        return Counted(self.inner.merge(other.inner), self.count + other.count)
 
     def message(self) -> Tree:
         return self.inner.message(), self.count
 
-    def received(self, message: Tree) -> _Counted:
-        return _Counted(self.inner.received(message[0]), message[1])
+    def received(self, message: Tree) -> Counted:
+        return Counted(self.inner.received(message[0]), message[1])
 
 
 class Run:
@@ -90,7 +90,7 @@ class Run:
         """What an accumulator becomes over all units."""
         self.n_folds += 1
         key = f"{self.n_folds:04d} {name}"
-        counted = _Counted(start.empty())
+        counted = Counted(start.empty())
         message = None if self._journal is None else self._journal.get(key)
         if message is not None:
             found = counted.received(message)

@@ -44,16 +44,23 @@ class Stream:
     answer: Answer[Any] | None = None
 
     @property
-    def n_held(self) -> int:
-        """The extent of the units that wait for a frame."""
-        return sum(batch.extent for batch in self.held)
-
-    @property
     def all_in_memory(self) -> bool:
         """Whether every unit is at hand: then what was seen is fitted as if at once."""
         if self.sums is None:
             return self.answer is None
         return "sample" in self.sums and self.sums["sample"].is_everything
+
+    def holding(self, units: tuple[Batch, ...]) -> Stream:
+        """The stream with more units in memory.
+
+        Batches are joined once they are as long as the one before: log n of them are held.
+        """
+        held = list(self.held)
+        for batch in units:
+            held.append(batch)
+            while len(held) > 1 and held[-1].extent >= held[-2].extent:
+                held[-2:] = [Batch.joined(held[-2:])]
+        return replace(self, held=tuple(held), count=self.count + sum(map(len, units)))
 
     def fixed_by(self, learned: Learned[object], most: int | None = None) -> Stream:
         """The stream that goes on in the frame of a fit, with at most so many of its units."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,11 +11,10 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
-from latensor.moments.batch import Batch, Kind
+from latensor.moments.batch import Batch, Kind, mixed
 
-# Numbers of units: worker, shard, position. 2^40 units in a shard, 2^12 shards of a worker.
+# Numbers of units: shard and position, 2^40 units in each; those of workers begin far apart.
 _POSITIONS = 40
-_SHARDS = 12
 
 # What a batch becomes once it is read: its parts, and the weights of its units.
 Parts = tuple[tuple[Any, ...], Array]
@@ -105,7 +104,7 @@ class Source:
             yield Batch.joined(held)
 
     def _read(self, shard: int) -> Iterator[Batch]:
-        number = ((self.salt << _SHARDS) + shard) << _POSITIONS
+        number = shard << _POSITIONS
         for given in self.shards[shard]:
             if isinstance(given, Batch):
                 yield given
@@ -116,19 +115,34 @@ class Source:
             parts, weights = found
             if self.copies:
                 parts, weights = tuple(p.copy() for p in parts), weights.copy()
-            keys = np.arange(number, number + len(weights), dtype=np.uint64)
+            keys = _first_key(self.salt) + np.arange(number, number + len(weights), dtype=np.uint64)
             number += len(weights)
             fresh = Batch(parts, weights, keys)
             yield fresh if weights.all() else fresh.take(np.flatnonzero(weights > 0))
 
-    def batches_from(self, position: int) -> Iterator[Batch]:
-        """All units, numbered from a position on: what a stream has not seen before."""
-        base = self.salt << (_SHARDS + _POSITIONS)
+    def numbered_from(self, position: int) -> Source:
+        """The same units, numbered from a position on: what a stream has not seen before."""
+        return Source(self.kind, (_Renumbered(self, position),), engine=self.engine)
+
+    def following(self, held: Sequence[Batch]) -> Source:
+        """Units in memory, and after them those of this source, which is of one shard."""
+        return replace(self, shards=(_Chained((held, self.shards[0])),))
+
+    def owned(self) -> tuple[Batch, ...]:
+        """All units in memory of their own, in blocks."""
+        return tuple(
+            batch.owned() for shard in range(len(self.shards)) for batch in self.batches(shard)
+        )
+
+    def reaches(self, is_enough: Callable[[Sequence[Batch]], bool], held: Sequence[Batch]) -> bool:
+        """Whether units in memory and the first ones of these are enough for something."""
+        seen = list(held)
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):
-                keys = np.arange(base + position, base + position + len(batch), dtype=np.uint64)
-                position += len(batch)
-                yield Batch(batch.parts, batch.weights, keys)
+                seen.append(batch)
+                if is_enough(seen):
+                    return True
+        return False
 
     def head(self, count: int | None = None) -> Batch:
         """The first block, or the first `count` units: centre and precision are taken from it."""
@@ -163,3 +177,38 @@ class Source:
     def salted(self, salt: int) -> Source:
         """The same units with the numbers of another worker."""
         return replace(self, salt=salt)
+
+
+@dataclass(frozen=True, eq=False)
+class _Renumbered:
+    """The units of a source under other numbers, read anew each time."""
+
+    source: Source
+    position: int
+
+    def __iter__(self) -> Iterator[Batch]:
+        first, position = _first_key(self.source.salt), self.position
+        for shard in range(len(self.source.shards)):
+            for batch in self.source.batches(shard):
+                keys = first + np.arange(position, position + len(batch), dtype=np.uint64)
+                position += len(batch)
+                yield Batch(batch.parts, batch.weights, keys)
+
+
+@dataclass(frozen=True, eq=False)
+class _Chained:
+    """Re-iterables one after the other."""
+
+    parts: tuple[Iterable[Any], ...]
+
+    def __iter__(self) -> Iterator[Any]:
+        return itertools.chain.from_iterable(self.parts)
+
+
+def _first_key(salt: int) -> Array:
+    """(1,) where the numbers of a worker begin, 0 for the first one.
+
+    Drawn by the worker's number out of all 64-bit numbers: workers of workers are any depth, and
+    numbers that go beyond the largest begin again at 0.
+    """
+    return mixed(np.array([salt % 2**64], dtype=np.uint64), 0) if salt else np.zeros(1, np.uint64)
