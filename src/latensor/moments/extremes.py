@@ -9,8 +9,10 @@ import numpy as np
 
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Tree
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Extremes(Folded):
     """Where all rows lie: a monoid, though no sum; how often a row counts does not matter.
