@@ -13,8 +13,9 @@ from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind, mixed
 
-# Numbers of units: shard and position, 2^40 units in each; those of workers begin far apart.
+# Numbers of units: worker, shard, position. 2^40 units in a shard, 2^12 shards of a worker.
 _POSITIONS = 40
+_WORKERS = 12
 
 # What a batch becomes once it is read: its parts, and the weights of its units.
 Parts = tuple[tuple[Any, ...], Array]
@@ -206,9 +207,11 @@ class _Chained:
 
 
 def _first_key(salt: int) -> Array:
-    """(1,) where the numbers of a worker begin, 0 for the first one.
+    """(1,) where the numbers of a worker begin: in the order of workers, as far as that goes.
 
-    Drawn by the worker's number out of all 64-bit numbers: workers of workers are any depth, and
-    numbers that go beyond the largest begin again at 0.
+    Those of workers of workers of workers are drawn out of all 64-bit numbers; numbers beyond the
+    largest begin again at 0.
     """
-    return mixed(np.array([salt % 2**64], dtype=np.uint64), 0) if salt else np.zeros(1, np.uint64)
+    if salt < 2**_WORKERS:
+        return np.array([salt << (64 - _WORKERS)], dtype=np.uint64)
+    return mixed(np.array([salt % 2**64], dtype=np.uint64), 0)
