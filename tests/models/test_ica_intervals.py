@@ -6,7 +6,6 @@ import pytest
 from latensor.datasets import make_ica
 from latensor.models.ica import ICA
 from latensor.moments.batch import Batch, mixed
-from latensor.moments.fourth import FourthMomentAccumulator
 from latensor.moments.fourth_sums import FourthPowerSums
 from latensor.moments.row_sums import CovarianceSums
 from latensor.moments.sums import Grouped, Joint
@@ -24,8 +23,10 @@ def test_grouped_moments_are_those_of_repeated_samples(width):
     start = Joint({"c": CovarianceSums(center), "f": FourthPowerSums(center, basis)})
     found = Grouped.of(start, 5, 3).update(units).resampled(times.astype(float))
     found = found["f"].central(found["c"].finalize())
-    accumulator = FourthMomentAccumulator(width, basis=basis, center=center)
-    expected = accumulator.update(np.repeat(samples, times[groups], axis=0)).finalize()
+    repeated = np.repeat(samples, times[groups], axis=0)
+    keys = np.arange(len(repeated), dtype=np.uint64)
+    expected = start.update(Batch((repeated,), np.ones(len(repeated)), keys))
+    expected = expected["f"].central(expected["c"].finalize())
     assert found.weight == expected.weight == found.fourth_weight
     for name in ("mean", "covariance", "cumulant"):
         assert np.abs(getattr(found, name) - getattr(expected, name)).max() < 1e-9, name

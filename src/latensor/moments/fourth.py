@@ -1,4 +1,4 @@
-"""Mean, covariance and fourth cumulant of a stream of samples, in constant memory.
+"""The fourth cumulant of samples from sums in constant memory.
 
 With z = (1, B'(x - c)), a constant in front of the samples along a basis B around a center c, the
 sum of z (x) z (x) z (x) z holds all moments of order 0 to 4 at once. Moving the center is then one
@@ -8,13 +8,12 @@ linear map of z: sums around any two centers are merged exactly.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread, run_tasks
 from latensor.exceptions import InvalidInputError
-from latensor.moments.in_subspace import SubspaceAccumulator
 
 # Up to so many features the fourth moment is kept whole, and any two streams can be merged.
 WHOLE = 16
@@ -52,103 +51,6 @@ class FourthMoment:
     def along(self, directions: Any) -> Any:
         """The cumulant (s, s, s, s) along directions (d, s) in the span of the basis."""
         return turned(self.cumulant, self.basis.T @ directions)
-
-
-class FourthMomentAccumulator(SubspaceAccumulator):
-    """Sums for `FourthMoment`, mergeable with those that share its basis.
-
-    Parameters
-    ----------
-    rank : int, directions kept in the fourth moment where there are more than 16 features
-    basis : (d, r) to keep these; None takes all of up to max(16, rank) features, and otherwise
-        the leading directions of the first rows, which are held until they are enough to tell
-    center : (d,), what is subtracted before the sums; goes with `basis`
-    n_threads : int, changes nothing but the time
-    """
-
-    _whole = WHOLE
-    _order = "fourth"
-
-    def __init__(
-        self, rank: int, *, basis: Any = None, center: Any = None, n_threads: int = 1
-    ) -> None:
-        if rank > MOST_DIRECTIONS:
-            raise InvalidInputError(
-                f"rank={rank} directions of a fourth moment are more than the {MOST_DIRECTIONS} "
-                "that fit: lower n_components, or project the samples by PCA first"
-            )
-        super().__init__(rank, basis, center, n_threads)
-
-    def update_fourth(self, batch: Any, weights: Any = None) -> Self:
-        """Add samples to the fourth moment only, all or a part of those of the covariance."""
-        self._add(batch, weights)
-        return self
-
-    def _add(self, batch: Any, weights: Any) -> None:
-        self._take(homogeneous_sums(batch, weights, self._center, self._basis, self.n_threads))
-
-    def _take(self, sums: Any) -> None:
-        self._sums = sums if self._sums is None else self._sums + sums
-
-    def _seen_from_center(self, center: Any) -> Any:
-        shift = self._basis.T @ (center - self._center)
-        return packed(recentered(unpacked(self._sums), shift))
-
-    def _empty(self) -> Self:
-        return type(self)(
-            self.rank, basis=self._basis, center=self._center, n_threads=self.n_threads
-        )
-
-    def finalize(self) -> FourthMoment:
-        """The central moments of all samples so far."""
-        known = self._complete()
-        weight, cumulant = fourth_cumulant(unpacked(self._sums))
-        return FourthMoment(
-            known.count, known.weight, known.mean, known.covariance, self._basis, weight, cumulant
-        )
-
-
-class GroupedFourthMoments:
-    """The moments of groups of samples, to be summed with any multiplicities: a bootstrap.
-
-    Parameters
-    ----------
-    samples : (n, d)
-    groups : (n,) integers, the group of every sample
-    n_groups : int
-    basis : (d, r), orthonormal columns
-    center : (d,)
-    """
-
-    def __init__(self, samples: Any, groups: Any, n_groups: int, basis: Any, center: Any) -> None:
-        self._basis, self._center = basis, center
-        self._counts = np.bincount(groups, minlength=n_groups)
-        first, second, sums = [], [], []
-        with one_blas_thread():
-            for group in range(n_groups):
-                rows = samples[groups == group].astype(np.float64)
-                sums.append(homogeneous_sums(rows, None, center, basis))
-                rows -= center
-                first.append(rows.sum(axis=0))
-                second.append(rows.T @ rows)
-        self._first, self._second, self._sums = np.stack(first), np.stack(second), np.stack(sums)
-
-    def resampled(self, multiplicities: Any) -> FourthMoment:
-        """The central moments of all groups, each counted so many times."""
-        weight = float(multiplicities @ self._counts)
-        gap = np.tensordot(multiplicities, self._first, axes=1) / weight
-        second = np.tensordot(multiplicities, self._second, axes=1) / weight
-        sums = unpacked(np.tensordot(multiplicities, self._sums, axes=1))
-        fourth_weight, cumulant = fourth_cumulant(sums)
-        return FourthMoment(
-            round(weight),
-            weight,
-            self._center + gap,
-            second - np.outer(gap, gap),
-            self._basis,
-            fourth_weight,
-            cumulant,
-        )
 
 
 def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads: int = 1) -> Any:
