@@ -153,3 +153,38 @@ def test_single_rows_stream_in_linear_time():
         model.partial_fit(row[None])
     assert len(model._stream.held) <= 1 + np.log2(len(ROWS))
     equal(values(make("spherical").fit(ROWS)), values(model))
+
+
+# Fitted attributes that scale with the data, and their power.
+POWERS = {"means_": 1, "covariances_": 2, "variances_": 2, "explained_variance_": 2}
+POWERS |= {"weights_": 0, "explained_variance_ratio_": 0, "correlations_": 0, "mixing_": 1}
+
+
+@every
+@pytest.mark.parametrize("exponent", [-300, -200, -160, -100, -50, 50, 100, 155, 300])
+def test_scale_is_a_unit_or_refused(name, exponent):
+    data, unit = CASES[name][2], 10.0**exponent
+    settings = {"reg_covar": 0.0} if "reg_covar" in make(name).get_params() else {}
+    try:
+        found = values(make(name, **settings).fit(*each(lambda x: x * unit, data)))
+    except InvalidInputError as error:
+        assert "flows" in str(error)  # noqa: PT017
+        return
+    except lt.NotIdentifiableError:
+        assert exponent <= -160
+        return
+    expected = values(make(name, **settings).fit(*data))
+    for attribute in POWERS.keys() & expected.keys():
+        for a, b in zip(expected[attribute], found[attribute], strict=True):
+            for _ in range(POWERS[attribute]):
+                b = b / unit
+            assert np.allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(a).max()), attribute
+
+
+@every
+@pytest.mark.parametrize("weight", [1e-320, 1e-300, 1e300])
+def test_weights_beyond_floating_point_are_refused(name, weight):
+    data = CASES[name][2]
+    count = len(data[0][0]) if isinstance(data[0], list) else len(data[0])
+    with pytest.raises(InvalidInputError, match=r"sample_weight\[0\] is"):
+        make(name).fit(*data, sample_weight=np.full(count, weight))

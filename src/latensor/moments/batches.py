@@ -12,6 +12,9 @@ from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.linear_map import as_sparse
 from latensor.exceptions import InvalidInputError
 
+# Weights whose squares are numbers too, with room for sums; their inverse is the smallest.
+_LARGEST_WEIGHT = 1e150
+
 
 def as_batch(batch: object, name: str) -> Array:
     """Samples as rows: a floating array of the caller's library, or a SciPy CSR or CSC matrix."""
@@ -37,6 +40,13 @@ def as_weights(weights: object, n_samples: int, name: str = "weights") -> Any:
         first = int(np.argmax(host < 0))
         raise InvalidInputError(
             f"{name} must not be negative: {name}[{first}] is {host[first]:.3g}"
+        )
+    extreme = (host > 0) & ((host < 1 / _LARGEST_WEIGHT) | (host > _LARGEST_WEIGHT))
+    if extreme.any():
+        first = int(np.argmax(extreme))
+        raise InvalidInputError(
+            f"{name}[{first}] is {host[first]:.3g}, whose square leaves floating point: a weight "
+            f"says how often a sample counts; give 0, or numbers up to {_LARGEST_WEIGHT:g}"
         )
     return host
 

@@ -88,7 +88,8 @@ def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads
 
     with one_blas_thread():
         run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
-    total = sums.sum(axis=0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = sums.sum(axis=0)
     if not np.isfinite(total).all():
         raise InvalidInputError(
             f"the fourth moment of X overflows (largest magnitude {np.abs(rows).max():.3g}): "

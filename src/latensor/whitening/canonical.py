@@ -123,6 +123,10 @@ def _view_of_covariance(covariance: Any, name: str, epsilon: float) -> _View:
 def _require_variance(variances: Any, name: str) -> Any:
     if not variances.shape[0]:
         raise RankDeficientError(f"{name} is constant: no direction of it varies")
+    if variances[-1] < np.finfo(np.float64).tiny:
+        raise InvalidInputError(
+            f"the second moment of {name} underflows: give the samples in a larger unit"
+        )
     return variances
 
 
@@ -159,10 +163,10 @@ def canonical_directions_of_samples(
         left, values, right = truncated_svd(rows, asked, random_state=random_state)
         host = np.asarray(to_host(values), dtype=np.float64)
         kept = int((host > max(shape) * machine_epsilon(values) * host[0]).sum())
-        _require_variance(host[:kept], name)
+        variances = _require_variance(host[:kept] ** 2 / (weight or shape[0]), name)
         lefts.append(left[:, :kept])
         directions = to_host(right[:, :kept])
-        views.append(_View(directions, host[:kept] ** 2 / (weight or shape[0])))
+        views.append(_View(directions, variances))
     overlap = np.asarray(to_host(lefts[0].T @ lefts[1]), dtype=np.float64)
     x, y = views
     cross = x.variances[:, None] ** 0.5 * overlap * y.variances**0.5

@@ -131,6 +131,11 @@ class ICAModel(Model[Unmixing]):
                 f"all {known.count} samples are equal: there is nothing to unmix; give samples "
                 "that vary"
             )
+        if seen.values[0] < np.sqrt(np.finfo(np.float64).tiny):
+            raise InvalidInputError(
+                f"X varies by no more than {np.sqrt(seen.values[0]):.3g}, and its fourth moment "
+                "underflows: give the samples in a larger unit"
+            )
         return seen
 
     def count(self, known: Covariance, seen: Spectrum) -> int:

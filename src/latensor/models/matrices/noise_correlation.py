@@ -31,5 +31,5 @@ def largest_noise_correlation(x_rank: int, y_rank: int, weight: float) -> float:
         return 1.0
     middle = 2 * np.log(np.tan((first + second) / 2))
     spread = np.sin(first + second) ** 2 * np.sin(first) * np.sin(second)
-    scale = (16 / degrees**2 / spread) ** (1 / 3)
+    scale = (16 / degrees / degrees / spread) ** (1 / 3)
     return float(np.sqrt(1 / (1 + np.exp(-(middle + _TRACY_WIDOM * scale)))))

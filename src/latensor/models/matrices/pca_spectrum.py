@@ -15,7 +15,13 @@ from latensor.arrays.linear_map import CenteredMap
 from latensor.estimation.spectrum import rank_by_fraction, rank_by_gap
 from latensor.exceptions import InvalidInputError
 from latensor.moments import CovarianceAccumulator, centered_operator, unbiased_factor
-from latensor.moments.batches import centered_rows, squared_norm, total_weight, weighted_mean
+from latensor.moments.batches import (
+    centered_rows,
+    refuse_overflow,
+    squared_norm,
+    total_weight,
+    weighted_mean,
+)
 from latensor.moments.second import Covariance
 from latensor.moments.sketch import CovarianceSketch
 
@@ -57,7 +63,9 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
     else:
         mean = weighted_mean(samples, weights)
         weight = total_weight(n_samples, weights)
-        turned, total = _centered(samples, mean, weights)
+        with np.errstate(over="ignore", under="ignore"):
+            turned, total = _centered(samples, mean, weights)
+    refuse_overflow(total, "second")
     divisor = weight / unbiased_factor(weight)
 
     def leading(rank: int) -> tuple[Any, Any]:
@@ -66,6 +74,10 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
         values = np.concatenate([to_host(found.singular_values), to_host(following)])
         return values.astype(np.float64) ** 2 / divisor, to_host(found.left)
 
+    if total / divisor < np.finfo(np.float64).tiny and _varies(samples):
+        raise InvalidInputError(
+            "the second moment of X underflows: give the samples in a larger unit"
+        )
     floor = (max(samples.shape) * _epsilon(samples)) ** 2
     size = min(n_samples, n_features)
     return Spectrum(leading, size, floor, total / divisor, weight, mean, 0.0)
@@ -85,6 +97,11 @@ def _centered(samples: Array, mean: Any, weights: Any) -> tuple[Any, float]:
             return CenteredMap(samples, like(mean, samples)).adjoint(), squares - shift
     rows = centered_rows(samples, mean, weights)
     return rows.T, _squares(rows)
+
+
+def _varies(samples: Array) -> bool:
+    dense = samples.toarray() if scipy.sparse.issparse(samples) else samples
+    return bool((dense != dense[:1]).any())
 
 
 def _squares(rows: Array) -> float:

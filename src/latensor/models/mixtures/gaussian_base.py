@@ -132,7 +132,8 @@ class GaussianMixtureModel(Model[GaussianState]):
         if count > 1 and not np.diag(known.covariance).any():
             raise InvalidInputError(
                 f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
-                "n_components or give more samples"
+                "n_components or give more samples; where X varies, its second moment underflows: "
+                "give it in a larger unit"
             )
         spread = float(np.sqrt(np.diag(known.covariance).max()))
         if count > 1 and spread < _NARROWEST:

@@ -52,6 +52,16 @@ _PASSES_UNOBSERVED = 30
 _SAMPLE_ENTRIES = 2**24
 
 
+# Variances whose inverses and products are numbers too.
+_SMALLEST_VARIANCE = 1e-200
+
+
+def _varies(rows: Array) -> bool:
+    """Whether observed entries of a column differ."""
+    first = rows[np.argmax(~np.isnan(rows), axis=0), np.arange(rows.shape[1])]
+    return bool(((rows != first) & ~np.isnan(rows) & ~np.isnan(first)).any())
+
+
 @dataclass(frozen=True)
 class GaussianModel(Model[MixtureState]):
     """The settings of a Gaussian mixture.
@@ -88,6 +98,11 @@ class GaussianModel(Model[MixtureState]):
         self._check_columns(summed.observed)
         known = summed.finalize()
         self._check(known)
+        head = run.source.head().rows
+        if np.diag(known.covariance).max() < _SMALLEST_VARIANCE and _varies(head):
+            raise InvalidInputError(
+                "the second moment of X underflows: give the samples in a larger unit"
+            )
         count, missing = self.n_components, summed.n_missing > 0
         family = GaussianFamily.of(
             self.covariance_type,

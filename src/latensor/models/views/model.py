@@ -45,8 +45,8 @@ _BLEND = 0.02
 _ROWS_TO_COMPARE = 2048
 # Numbers in the sample on which EM runs: 128 MB.
 _SAMPLE_ENTRIES = 2**24
-# Standard deviations whose cubes are still numbers.
-_NARROWEST = 1e-100
+# Standard deviations whose sixth powers are numbers: squares of third moments, in their norms.
+_NARROWEST = 1e-51
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ViewMixtureModel(Model[ViewState]):
             "count": count,
             "means": tuple(known.means),
             "scales": scales,
-            "floors": tuple(max(float(self.reg_covar), 1e-100) / s**2 for s in scales),
+            "floors": tuple(np.maximum(float(self.reg_covar) / s**2, 1e-100) for s in scales),
         }
         return Frame(values, {"covariances": summed.recentred(centres)}, float(known.count))
 
