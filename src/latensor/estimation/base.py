@@ -33,6 +33,10 @@ class UndeterminedAttributeError(AttributeError, NotIdentifiableError):
     """A fitted attribute that the data do not determine: `hasattr` says no, an access says why."""
 
 
+class UnusableAttributeError(AttributeError, InvalidInputError):
+    """A fitted attribute that samples so far cannot give: too few, or out of range."""
+
+
 class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of every model.
 
@@ -371,8 +375,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                 raise AttributeError(f"{type(self).__name__} has seen no samples yet: no {name!r}")
             try:
                 self._adopt(*self._found())
-            except (NotIdentifiableError, InvalidInputError) as error:
+            except NotIdentifiableError as error:
                 raise UndeterminedAttributeError(str(error)) from error
+            except InvalidInputError as error:
+                raise UnusableAttributeError(str(error)) from error
             if name in self.__dict__:
                 return self.__dict__[name]
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
