@@ -161,7 +161,7 @@ class SavedEstimator:
                 state[name] = getattr(self, name)
             except AttributeError as error:
                 # Not all models have all of them; but one that the data leave open says why.
-                if isinstance(error, NotIdentifiableError):
+                if isinstance(error, NotIdentifiableError | InvalidInputError):
                     raise
         if "_dtype" in state:
             state["_dtype"] = np.dtype(state["_dtype"])

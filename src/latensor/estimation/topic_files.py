@@ -130,7 +130,7 @@ def _restore_first_format(stored: Stored) -> Any:
     }
     if numbers is not None:
         state["certificate"] = TopicCertificate(split_half=arrays["split_half"], **numbers)
-    restore_state(model, state)
+    model._restore_state(state)
     return model
 
 
