@@ -195,10 +195,15 @@ def test_a_signal_ends_a_command_like_an_error(folder, monkeypatch, number):
         os.kill(os.getpid(), number)
 
     replace_work(monkeypatch, end)
-    result = CliRunner().invoke(main, COMMANDS["fit"][0])
+    # Under nohup tests begin with a signal that is ignored, and then stays so.
+    before_tests = signal.signal(number, signal.SIG_DFL)
+    try:
+        result = CliRunner().invoke(main, COMMANDS["fit"][0])
+        assert signal.getsignal(number) == signal.SIG_DFL
+    finally:
+        signal.signal(number, before_tests)
     assert result.exit_code == 128 + number
     assert sorted(p.name for p in folder.rglob("*")) == before
-    assert signal.getsignal(number) == signal.SIG_DFL
 
 
 def test_an_interruption_while_importing_is_quiet(monkeypatch):
