@@ -336,3 +336,23 @@ def test_a_model_that_explains_little_says_so():
     assert found.residual > 0.75
     assert "Most of the tensor is not explained" in text
     assert "Verdict: stable" not in text
+
+
+@pytest.mark.parametrize(
+    "options, level, word",
+    [
+        ({}, "good", "the fit converged"),
+        ({"algorithm": "als", "max_iter": 1}, "caution", "ended before it converged"),
+        ({"target": 0.9}, "caution", "reached `target`"),
+    ],
+)
+def test_a_fit_that_was_ended_early_is_not_called_stable(rng, options, level, word):
+    _, data = planted(rng)
+    found = lt.decompose(data, 3, random_state=0, **options)
+    certificate = found.certificate
+    stated = next(s for s in certificate.statements if s.topic == "Convergence")
+    assert stated.level == level
+    assert word in stated.text
+    assert (certificate.verdict == "stable") <= (level == "good")
+    assert certificate.to_dict()["status"] == found.status.name
+    assert lt.certify(found.tensor, data).status is None

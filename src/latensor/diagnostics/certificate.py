@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import resolve, to_host
 from latensor.decomposition.optimize.masked import Observed, observe
+from latensor.decomposition.result import Status
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
 from latensor.diagnostics.consistency import (
@@ -80,6 +81,7 @@ class Certificate(Findings):
     inflation : float, sum of squared weights over squared norm of the model
     errors : ErrorBars or None, where residual or conditioning is not known
     bounds : PerturbationBounds or None; for symmetric tensors of order 3 only
+    status : Status or None, how the fit ended; None for components that come without one
     """
 
     shape: tuple[int, ...]
@@ -97,6 +99,7 @@ class Certificate(Findings):
     inflation: float
     errors: ErrorBars | None
     bounds: PerturbationBounds | None
+    status: Status | None = None
 
     @property
     def headline(self) -> str:
@@ -204,6 +207,7 @@ def certify(
         inflation=inflation,
         errors=errors,
         bounds=_bounds(cp, components, data, noise, second_moment, second_moment_noise),
+        status=getattr(decomposition, "status", None),
     )
 
 

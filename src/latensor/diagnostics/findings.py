@@ -7,9 +7,12 @@ import html
 import math
 import textwrap
 from collections.abc import Sequence
+from enum import Enum
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from latensor.tensors.kruskal import KruskalRank
 
 GOOD, CAUTION, BAD, UNKNOWN = "good", "caution", "bad", "unknown"
 MARKS = {GOOD: "[ok]", CAUTION: "[!]", BAD: "[!!]", UNKNOWN: "[?]"}
@@ -100,10 +103,12 @@ def listed(indices: Sequence[int], limit: int = 8) -> str:
 
 def plain(value: Any) -> Any:
     """A value in types that JSON knows; infinity as text, what is not a number as None."""
-    if hasattr(value, "lower") and hasattr(value, "upper") and hasattr(value, "method"):
+    if isinstance(value, KruskalRank):
         return {"lower": value.lower, "upper": value.upper, "method": value.method}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, Enum):
+        return value.name
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
     if isinstance(value, dict):

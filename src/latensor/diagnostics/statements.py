@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from latensor.decomposition.result import Status
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Statement
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ def statements(certificate: Certificate) -> tuple[Statement, ...]:
     """All that a certificate says, in the order in which a reader wants it."""
     writers: tuple[Callable[[Certificate], Statement | None], ...] = (
         _fit,
+        _convergence,
         _uniqueness,
         _stability,
         _consistency,
@@ -80,6 +82,21 @@ def _fit(certificate: Certificate) -> Statement:
             "a small part of it. Raise the rank, or see what lt.select_rank finds.",
         )
     return Statement("Fit", GOOD, text)
+
+
+def _convergence(certificate: Certificate) -> Statement | None:
+    status = certificate.status
+    if status is None:
+        return None
+    if status is Status.CONVERGED:
+        return Statement("Convergence", GOOD, "the fit converged.")
+    where = "when it reached `target`" if status is Status.TARGET_REACHED else "before it converged"
+    return Statement(
+        "Convergence",
+        CAUTION,
+        f"the fit ended {where}: the components may still move, by more than the errors below "
+        "say. Pass it as `init` to go on.",
+    )
 
 
 def _uniqueness(certificate: Certificate) -> Statement:
