@@ -13,7 +13,7 @@ from latensor.decomposition import PowerMethod
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.feature_views import rotation
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
-from latensor.models.mixtures.spherical_read_off import count_components, read_off, read_rotation
+from latensor.models.mixtures.spherical_read_off import read_off, read_rotation
 from mixture_population import largest_error, matched, population_moment, random_mixture
 
 NAMES = ("weights_", "means_", "covariances_")
@@ -173,12 +173,11 @@ def test_threads_and_seeds_change_no_bit(n_jobs):
         assert (getattr(one, name) == getattr(many, name)).all()
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_the_spectrum_tells_the_number_of_components(seed):
+@pytest.mark.parametrize("seed", range(2))
+def test_the_number_of_components_is_found(seed):
     planted = make_spherical_mixture(5000, 15, 5, separation=6, random_state=seed)
     model = SphericalGaussianMixture("auto", random_state=0).fit(planted.samples)
     assert model.n_components_ == 5
-    assert count_components(np.ones(10), 1e6) == 1
 
 
 def test_intervals_hold_the_truth():

@@ -309,6 +309,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._answer = answer, frame
         for name, value in self._attributes(answer, frame).items():
             setattr(self, name, value)
+        if frame.values.get("selection") is not None:
+            self.selection_ = frame["selection"]
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged and isinstance(self._effort().refine, str):
@@ -356,7 +358,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _forget(self, everything: bool = False) -> None:
         gone = ("_stream", "_is_loaded") if everything else ()
-        for name in ("_answer", *self._fitted_names, *gone):
+        for name in ("_answer", *self._names_of_fit(), *gone):
             self.__dict__.pop(name, None)
 
     def _check_stream(self, stream: object) -> None:
@@ -370,7 +372,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         return self._has_started() or not self._fitted_names.isdisjoint(self.__dict__)
 
     def __getattr__(self, name: str) -> Any:
-        if name in type(self)._fitted_names and "_stream" in self.__dict__:
+        if name in type(self)._names_of_fit() and "_stream" in self.__dict__:
             if not self._stream.count:
                 raise AttributeError(f"{type(self).__name__} has seen no samples yet: no {name!r}")
             try:

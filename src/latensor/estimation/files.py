@@ -151,12 +151,17 @@ class SavedEstimator:
             state["_stream"] = self.__dict__["_stream"]
         return save_estimator(self, path, state)
 
+    @classmethod
+    def _names_of_fit(cls) -> frozenset[str]:
+        """Fitted attributes, with the evidence for a number of components left to the data."""
+        return cls._fitted_names | {"selection_"}
+
     def _names_of_input(self) -> tuple[str, ...]:
         return ("n_features_in_", "feature_names_in_", "_dtype", *self._input_names)
 
     def _saved_state(self) -> dict[str, Any]:
         state: dict[str, Any] = {}
-        for name in sorted({*self._fitted_names, *self._names_of_input()}):
+        for name in sorted({*self._names_of_fit(), *self._names_of_input()}):
             try:
                 state[name] = getattr(self, name)
             except AttributeError as error:
@@ -168,7 +173,7 @@ class SavedEstimator:
         return state
 
     def _restore_state(self, state: dict[str, Any]) -> None:
-        unknown = set(state) - self._fitted_names - {*self._names_of_input(), "_stream"}
+        unknown = set(state) - self._names_of_fit() - {*self._names_of_input(), "_stream"}
         if unknown:
             raise InvalidInputError(f"a {type(self).__name__} has no {sorted(unknown)[0]!r}")
         if type(state["n_features_in_"]) is not int or not isinstance(

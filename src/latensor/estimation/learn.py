@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
 
 from latensor.arrays import Array
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Folded, Joint
@@ -148,6 +150,35 @@ class Model(Generic[State]):
     def is_pilot(self, held: Sequence[Batch]) -> bool:
         """Whether these units are enough for a stream to fix its frame."""
         return sum(batch.extent for batch in held) >= self.pilot_size
+
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        """The number of components where it is left to the data, with the evidence; else None.
+
+        `latensor.estimation.halves.select_by_halves` finds it for every model with a likelihood.
+        `learn` fits `with_count` of it and keeps the evidence as "selection" in the frame.
+        """
+        return None
+
+    def with_count(self, count: int) -> Self:
+        """The same settings with a number of components."""
+        return replace(self, n_components=count)  # type: ignore[type-var]
+
+    def log_density(self, frame: Frame, state: State, units: Batch) -> Array:
+        """Log p(x, j) (n, k) of every unit and component."""
+        family = self.family(frame)
+        if family is None:
+            raise NotImplementedError(f"{type(self).__name__} must give its densities")
+        return family.log_density(state, family.prepare(units))
+
+    def held_out(self, frame: Frame, state: State, units: Batch) -> tuple[Array, Array]:
+        """The log-likelihood (n,) of units that were not fitted, and their sizes (n,)."""
+        return logsumexp(self.log_density(frame, state, units), axis=1), np.ones(len(units))
+
+    def responsibilities(self, frame: Frame, state: State, units: Batch) -> Array:
+        """The probability (m, k) of components given rows, times the root of the row's weight."""
+        logs = self.log_density(frame, state, units)
+        shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        return np.asarray(shares * np.sqrt(units.weights)[:, None])
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         """The frame, by any number of folds; wider for a stream, which sees more data later."""
@@ -296,7 +327,12 @@ def learn(
     streaming : bool, whether more data will be summed in the frame that is chosen now
     given : where refinement starts, in place of moments and search
     """
+    selection = model.select(run, effort)
+    if selection is not None:
+        model = model.with_count(selection.n_components)
     frame = model.survey(run, streaming)
+    if selection is not None:
+        frame = replace(frame, values={**frame.values, "selection": selection})
     found_at_once = None if streaming else model.at_once(run, frame)
     if found_at_once is not None:
         return Learned(frame, None, None, found_at_once)

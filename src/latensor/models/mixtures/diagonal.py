@@ -34,7 +34,6 @@ from latensor.models.mixtures.feature_views import (
 from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
 from latensor.models.mixtures.product_read_off import (
     ProductReadOff,
-    count_components,
     factor_analysis,
     identified,
     read_off,
@@ -86,9 +85,6 @@ class DiagonalModel(GaussianMixtureModel):
     def readable(self, count: int) -> bool:
         """Whether so many components can be read off."""
         return (views_identified if self.by_views else identified)(count, self.n_features)
-
-    def count_automatically(self, known: Covariance) -> int:
-        return count_components(known.covariance, known.weight)
 
     def survey_values(
         self, run: Run, known: Covariance, count: int, streaming: bool
@@ -195,7 +191,7 @@ class DiagonalGaussianMixture(DiagonalEstimator):
 
     Parameters
     ----------
-    n_components : int or "auto": one more than the eigenvalues of the correlation above its noise
+    n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     method : "moments", or "views" for the monograph's random partition of the features into three
         views (d >= 3 k), the best of 40
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`

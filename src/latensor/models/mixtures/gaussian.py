@@ -16,7 +16,7 @@ from latensor.estimation.base import LatentEstimator, component_order
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
-from latensor.estimation.parameters import N_JOBS, Choice, Interval
+from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, Choice, Interval
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_certificate import (
@@ -54,7 +54,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
 
     Parameters
     ----------
-    n_components : int
+    n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     covariance_type : "full", "tied", "diag" or "spherical"
     tol : float, log-likelihood per sample that EM may leave to gain
     reg_covar : float, added to every variance, in the units of the data
@@ -87,7 +87,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
     """
 
     _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
+        "n_components": N_COMPONENTS,
         "covariance_type": (Choice(COVARIANCE_TYPES),),
         "tol": (Interval(numbers.Real, 0),),
         "reg_covar": (Interval(numbers.Real, 0),),
@@ -119,7 +119,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
 
     def __init__(
         self,
-        n_components: int = 1,
+        n_components: int | str = 1,
         *,
         covariance_type: str = "full",
         tol: float = 1e-6,
@@ -175,7 +175,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         if last is not None and np.shape(last.means) == (self.n_components, self.n_features_in_):
             given = last
         return GaussianModel(
-            int(self.n_components),
+            self.n_components,
             self.covariance_type,
             float(self.reg_covar),
             self.n_features_in_,

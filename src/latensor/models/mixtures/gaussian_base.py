@@ -13,10 +13,12 @@ from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator, component_order
-from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.halves import select_by_halves
+from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
@@ -30,8 +32,6 @@ from latensor.refinement.linear_family import HeldFeatures, LinearFamily
 from latensor.refinement.portfolio import EDGE_FACTOR, search, split_and_merge, spreads
 from latensor.sources.shards import Source
 
-# Components that a stream makes room for where their number is left to the spectrum.
-_MOST_AUTOMATIC = 20
 # Standard deviations whose cubes are still numbers.
 _NARROWEST = 1e-100
 # Numbers in the sample on which EM runs: 128 MB.
@@ -48,7 +48,7 @@ def smallest_variance(reg_covar: float, covariance: Any) -> float:
 class GaussianMixtureModel(Model[GaussianState]):
     """Base of the Gaussian mixtures that are read off mean, covariance and third moment.
 
-    A subclass gives `count_automatically`, `basis`, `found` (the read-off, with its `state` in the
+    A subclass gives `basis`, `found` (the read-off, with its `state` in the
     features, or None where three moments do not determine so many components), `densities` and
     `doubtful`.
     """
@@ -61,9 +61,9 @@ class GaussianMixtureModel(Model[GaussianState]):
     # A stream fixes its coordinates once it has seen so many rows.
     pilot_size: ClassVar[int] = 20_000
 
-    def count_automatically(self, known: Covariance) -> int:
-        """The number of components that the covariance shows."""
-        raise NotImplementedError(f"{type(self).__name__} must count its components")
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        automatic = isinstance(self.n_components, str)
+        return select_by_halves(run, self, effort) if automatic else None
 
     def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
         """The directions (d, r), orthonormal, along which the third moment is taken."""
@@ -103,8 +103,7 @@ class GaussianMixtureModel(Model[GaussianState]):
         if streaming and self.n_features <= WHOLE:
             basis = np.eye(self.n_features)
         elif streaming:
-            room = _MOST_AUTOMATIC if isinstance(self.n_components, str) else count
-            basis = self.stream_basis(known, min(self.stream_rank(room), self.n_features))
+            basis = self.stream_basis(known, min(self.stream_rank(count), self.n_features))
         else:
             basis = self.basis(known, count, values)
         scale = float(np.sqrt(max(np.trace(known.covariance) / len(known.mean), 1e-200)))
@@ -119,10 +118,7 @@ class GaussianMixtureModel(Model[GaussianState]):
         return Frame(values, {"covariance": summed.recentred(known.mean)}, float(known.count))
 
     def count(self, known: Covariance) -> int:
-        """The number of components, given or shown by the covariance."""
-        if isinstance(self.n_components, str):
-            # Three samples a component are the least that show one.
-            return max(1, min(self.count_automatically(known), int(known.weight) // 3))
+        """The number of components, where the samples allow it."""
         count = int(self.n_components)
         if count > known.count:
             raise InvalidInputError(

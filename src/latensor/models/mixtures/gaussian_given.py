@@ -15,7 +15,7 @@ _ROUNDING = 1e-5
 
 
 def read_given(
-    n_components: int,
+    n_components: int | str,
     n_features: int,
     covariance_type: str,
     weights: Any,
@@ -23,6 +23,15 @@ def read_given(
     precisions: Any,
 ) -> GivenParts:
     """Starting values as numbers of the right shapes, or an error that names the bad one."""
+    parts = {"weights_init": weights, "means_init": means, "precisions_init": precisions}
+    if isinstance(n_components, str):
+        for name, part in parts.items():
+            if part is not None:
+                raise InvalidInputError(
+                    f"n_components={n_components!r} takes no starting values: give a number, or "
+                    f"leave {name} out"
+                )
+        return GivenParts()
     count, width = int(n_components), n_features
     if weights is not None:
         weights = _numbers(weights, "weights_init", (count,))

@@ -9,8 +9,10 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.estimation.base import component_order
-from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.halves import select_by_halves
+from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import (
     GivenParts,
@@ -68,7 +70,7 @@ class GaussianModel(Model[MixtureState]):
 
     Attributes
     ----------
-    n_components : int
+    n_components : int or "auto"
     covariance_type : "full", "tied", "diag" or "spherical"
     reg_covar : float
     n_features : int
@@ -79,7 +81,7 @@ class GaussianModel(Model[MixtureState]):
     names : of the features, empty where they have none
     """
 
-    n_components: int
+    n_components: int | str
     covariance_type: str
     reg_covar: float
     n_features: int
@@ -92,6 +94,10 @@ class GaussianModel(Model[MixtureState]):
     # The search itself runs passes from every start.
     first_steps: ClassVar[int] = 0
 
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        automatic = isinstance(self.n_components, str)
+        return select_by_halves(run, self, effort) if automatic else None
+
     def survey(self, run: Run, streaming: bool) -> Frame:
         origin = observed_centre(run.source.head())
         summed = run.fold("covariance", ObservedSums(origin))
@@ -103,7 +109,7 @@ class GaussianModel(Model[MixtureState]):
             raise InvalidInputError(
                 "the second moment of X underflows: give the samples in a larger unit"
             )
-        count, missing = self.n_components, summed.n_missing > 0
+        count, missing = int(self.n_components), summed.n_missing > 0
         family = GaussianFamily.of(
             self.covariance_type,
             known.mean,
@@ -134,7 +140,7 @@ class GaussianModel(Model[MixtureState]):
             )
 
     def _check(self, known: Covariance) -> None:
-        count = self.n_components
+        count = int(self.n_components)
         if count > known.count:
             raise InvalidInputError(
                 f"n_components={count} exceeds the n_samples={known.count} given: lower "
@@ -145,7 +151,7 @@ class GaussianModel(Model[MixtureState]):
 
     def _basis(self, known: Covariance) -> Array | None:
         """Directions along which the third moment is taken, None where it tells nothing."""
-        count, width = self.n_components, self.n_features
+        count, width = int(self.n_components), self.n_features
         if count == 1 or self.given or self.init_params not in ("auto", "moments"):
             return None
         if self.covariance_type == TIED:
@@ -170,16 +176,17 @@ class GaussianModel(Model[MixtureState]):
         known: Covariance = moments["observed"].finalize()
         constant = tuple(int(i) for i in np.flatnonzero(np.diag(known.covariance) <= 0))
         evidence: dict[str, Any] = {"found": None, "constant": constant}
-        if self.n_components == 1 and not frame["missing"]:
+        count = frame["count"]
+        if count == 1 and not frame["missing"]:
             return Answer(self._single(frame["family"], known), evidence, start="moments")
         if "third" not in moments:
             return Answer(None, evidence, doubtful=True)
         third = moments["third"].central(known)
         if self.covariance_type == TIED:
-            state = read_off_tied(third, self.n_components, rng)
+            state = read_off_tied(third, count, rng)
             inner = None if state is None else frame["family"].inside(state)
             return Answer(inner, evidence, doubtful=True)
-        found = read_off(third, self.n_components, False, rng)
+        found = read_off(third, count, False, rng)
         variances = np.maximum(found.state.variances, max(self.reg_covar, 1e-280))
         state = MixtureState(found.state.weights, found.state.means, self._spherical(variances))
         evidence["found"] = found
@@ -221,8 +228,8 @@ class GaussianModel(Model[MixtureState]):
         return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
-        count, family = self.n_components, self.family(frame)
-        sample = self._distinct(search_.sample)
+        count, family = frame["count"], self.family(frame)
+        sample = self._distinct(search_.sample, count)
         if self.given.is_whole:
             return Start(self.given.applied(family, None), "given")
         if frame["missing"]:
@@ -252,10 +259,10 @@ class GaussianModel(Model[MixtureState]):
         known = {} if search_.state is None else {"moments": search_.state}
         if self.init_params == "moments":
             if search_.state is None:
-                raise NotIdentifiableError(self._why_no_moments(missing))
+                raise NotIdentifiableError(self._why_no_moments(count, missing))
             return Start(search_.state), 0.0
         if missing:
-            found = self._search_unobserved(family, sample, points, rng)
+            found = self._search_unobserved(family, sample, points, count, rng)
         else:
             coordinates = Coordinates.of(family, sample, points)
             few = self._trusted(frame, search_)
@@ -263,10 +270,15 @@ class GaussianModel(Model[MixtureState]):
         return Start(found.state, found.start, found.n_moves), found.log_likelihood
 
     def _search_unobserved(
-        self, family: GaussianFamily, sample: Batch, points: Points, rng: np.random.Generator
+        self,
+        family: GaussianFamily,
+        sample: Batch,
+        points: Points,
+        count: int,
+        rng: np.random.Generator,
     ) -> Found:
         """Starts on imputed rows, first of one Gaussian, then drawn from the mixture found."""
-        count, weight = self.n_components, points.weight
+        weight = points.weight
         starts = imputed_starts(family, sample, count, rng)
         best = search(family, points, starts, move=False, n_passes=_PASSES_UNOBSERVED)
         for _ in range(_ROUNDS_OF_DRAWS if count > 1 else 0):
@@ -286,7 +298,7 @@ class GaussianModel(Model[MixtureState]):
     def _trusted(self, frame: Frame, search_: Search[MixtureState]) -> bool:
         return search_.state is not None and self.covariance_type != TIED
 
-    def _why_no_moments(self, missing: bool) -> str:
+    def _why_no_moments(self, count: int, missing: bool) -> str:
         reason = (
             "moments do not see unobserved entries"
             if missing
@@ -295,20 +307,20 @@ class GaussianModel(Model[MixtureState]):
             else f"three moments determine at most {self.n_features} components"
         )
         return (
-            f"init_params='moments' gives no start for n_components={self.n_components} in "
+            f"init_params='moments' gives no start for n_components={count} in "
             f"{self.n_features} features: {reason}; use init_params='auto'"
         )
 
-    def _distinct(self, sample: Batch) -> Batch:
+    def _distinct(self, sample: Batch, count: int) -> Batch:
         """A part of the sample, equal rows as one of their weight, however data are repeated."""
         limit = max(
             _FEWEST_ROWS,
-            _ROWS_PER_COMPONENT_AND_FEATURE * self.n_components * (self.n_features + 2),
+            _ROWS_PER_COMPONENT_AND_FEATURE * count * (self.n_features + 2),
         )
         few = RowSample(limit).update(sample.rows, sample.weights)
-        if len(few.samples) < self.n_components:
+        if len(few.samples) < count:
             raise InvalidInputError(
-                f"n_components={self.n_components} exceeds the {len(few.samples)} distinct samples "
+                f"n_components={count} exceeds the {len(few.samples)} distinct samples "
                 f"of {few.count}: lower n_components or give more samples"
             )
         keys = np.arange(len(few.samples), dtype=np.uint64)

@@ -8,10 +8,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from latensor.arrays import RandomState
+from latensor.arrays import Array, RandomState
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, Choice
 from latensor.models.mixtures.diagonal import DiagonalEstimator, DiagonalModel
+from latensor.moments.batch import Batch
 from latensor.moments.extremes import Extremes
 from latensor.moments.sums import Folded, Joint
 from latensor.refinement.family import Family
@@ -34,6 +35,10 @@ class ProductModel(DiagonalModel):
 
     def family(self, frame: Frame) -> Family[GaussianState] | None:
         return None
+
+    def log_density(self, frame: Frame, state: GaussianState, units: Batch) -> Array:
+        densities = self.densities(frame)
+        return densities.features(units.rows) @ densities.natural(pooled(state))
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         return {**super().moments(frame), "extremes": Extremes()}
@@ -63,6 +68,12 @@ class ProductModel(DiagonalModel):
         return replace(answer, state=inside, evidence={**answer.evidence, "outside": outside})
 
 
+def pooled(state: GaussianState) -> GaussianState:
+    """A state with the mean variances of all components."""
+    mean = np.broadcast_to(state.weights @ state.variances, state.variances.shape)
+    return GaussianState(state.weights, state.means, mean)
+
+
 class ProductMixture(DiagonalEstimator):
     """Clusters whose features are independent, of any distribution (monograph 4.3).
 
@@ -76,7 +87,7 @@ class ProductMixture(DiagonalEstimator):
 
     Parameters
     ----------
-    n_components : int or "auto": one more than the eigenvalues of the correlation above its noise
+    n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     method : "moments" (factor analysis, then the entries of the third moment with a repeated
         index are completed; needs about 2 k features, 3 k for good accuracy), or "views" (the
         best of 40 random partitions of the features into three views; needs 3 k)
@@ -131,8 +142,7 @@ class ProductMixture(DiagonalEstimator):
 
     def _densities(self) -> tuple[DiagonalFamily, GaussianState]:
         family, state = super()._densities()
-        mean = np.broadcast_to(state.weights @ state.variances, state.variances.shape)
-        return family, GaussianState(state.weights, state.means, mean)
+        return family, pooled(state)
 
     def _n_free_variances(self) -> int:
         return int(self.n_features_in_)

@@ -18,7 +18,7 @@ import numpy as np
 from latensor.arrays.threads import one_blas_thread
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
 from latensor.models.mixtures.feature_views import frames_of, read_views
-from latensor.models.mixtures.spherical_read_off import noise_edge, spectral_gap
+from latensor.models.mixtures.spherical_read_off import spectral_gap
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.gaussian import GaussianState
 
@@ -75,20 +75,6 @@ def identified(n_components: int, n_features: int) -> bool:
 def views_identified(n_components: int, n_features: int) -> bool:
     """Whether three views of d features can each hold the means of k components."""
     return n_features >= 3 * (n_components - 1) and n_features >= 3
-
-
-def count_components(covariance: Any, weight: float) -> int:
-    """The number of components that the correlations show, and that can be read off.
-
-    One more than the eigenvalues of the correlation matrix above the edge of its noise.
-    """
-    scale = scales(covariance)
-    values = np.linalg.eigvalsh(covariance / np.outer(scale, scale))
-    n_features = len(values)
-    count = int((values > 1 + noise_edge(n_features, weight)).sum()) + 1
-    while count > 1 and not identified(count, n_features):
-        count -= 1
-    return count
 
 
 def scales(covariance: Any) -> Any:

@@ -30,7 +30,6 @@ from latensor.models.mixtures.feature_views import check_streamed, maps_between,
 from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
 from latensor.models.mixtures.spherical_read_off import (
     SphericalReadOff,
-    count_components,
     identified,
     read_off,
     read_rotation,
@@ -66,9 +65,6 @@ class SphericalModel(GaussianMixtureModel):
         if not self.by_views:
             return {}
         return {"views": rotation(self.n_features, run.rng("rotation"))}
-
-    def count_automatically(self, known: Covariance) -> int:
-        return count_components(spectrum(known.covariance)[0], known.weight)
 
     def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
         if self.by_views and count > 1:
@@ -121,7 +117,7 @@ class SphericalGaussianMixture(GaussianMixtureEstimator):
 
     Parameters
     ----------
-    n_components : int or "auto": one more than the eigenvalues of the covariance above its noise
+    n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     variance : "differing" or "common" (one variance for all components)
     method : "moments", or "views" for the monograph's random rotation into three views (d >= 3 k)
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`

@@ -79,21 +79,6 @@ def identified(n_components: int, n_features: int, common: bool) -> bool:
     return n_components == n_features + 1 and common and n_features >= 2
 
 
-def count_components(values: Any, weight: float) -> int:
-    """The number of components that the spectrum shows: signal eigenvalues plus one.
-
-    The smallest r such that eigenvalue r + 1 lies below s (1 + e), the edge of the noise, s being
-    the mean of those after the first r and e their `noise_edge`; at most d.
-    """
-    count = len(values)
-    for rank in range(count):
-        noise = float(values[rank:].mean())
-        edge = noise * (1 + noise_edge(count - rank, weight))
-        if values[rank] <= edge:
-            return rank + 1
-    return count
-
-
 def read_off(
     moment: ThirdMoment,
     n_components: int,

@@ -44,7 +44,6 @@ class TopicEstimator(TopicInference, LatentEstimator):
             "certificate_",
             "history_",
             "n_iter_",
-            "selection_",
             "spectrum_",
             "status_",
             "stage_seconds_",
@@ -120,8 +119,6 @@ class TopicEstimator(TopicInference, LatentEstimator):
         }
         if subspace is not None:
             found["spectrum_"] = subspace.spectrum
-        if frame["selection"] is not None:
-            found["selection_"] = frame["selection"]
         return found
 
     def __getattr__(self, name: str) -> Any:

@@ -115,7 +115,7 @@ class DirichletModel(TopicsModel):
         found = completion(counts, topics, state.mixture_prior, n_threads=self.n_threads)
         return found.log_likelihood, found.n_tokens
 
-    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+    def document_shares(self, state: TopicState, counts: Any) -> Array:
         topics = state.topics.astype(np.float32)
         found: Array = topic_mixtures(
             counts, topics, state.mixture_prior, n_threads=self.n_threads

@@ -15,8 +15,9 @@ from latensor.diagnostics.topic_certificate import (
     nearest_topics,
     split_half_distances,
 )
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.learn import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.topics.families import TopicState
 from latensor.models.topics.powers import power_sums, topics_from_powers
@@ -115,15 +116,14 @@ class TopicsModel(Model[TopicState]):
                 f"all {totals.n_documents} documents are empty: give documents with words"
             )
         choice = first["held out"].finalize() if judged else HeldOut(seed, 0)
-        selection = self.choose_count(run, totals)
-        count = int(self.n_components if selection is None else selection.n_components)
+        count = int(self.n_components)
         used = totals.n_documents - totals.n_empty
         if used < count:
             raise NotIdentifiableError(
                 f"n_components={count} topics cannot be told apart by {used} documents with words: "
                 "lower n_components or give more documents"
             )
-        values = {"count": count, "choice": choice, "selection": selection}
+        values = {"count": count, "choice": choice}
         known: dict[str, Folded] = {"totals": first["totals"]}
         if self.init is not None:
             values["core"] = self.core(self.given_topics(count), totals)
@@ -169,13 +169,12 @@ class TopicsModel(Model[TopicState]):
             dual_basis(topics * scale), scale, LENGTH_CAP * max(totals.mean_length, 1.0)
         )
 
-    def choose_count(self, run: Run, totals: WordTotals) -> Any:
-        """The number of topics that the documents speak for, None where it is given."""
+    def select(self, run: Run, effort: Effort) -> Selection | None:
         if not isinstance(self.n_components, str):
             return None
         from latensor.models.topics.count import choose_count
 
-        return choose_count(run, self, totals)
+        return choose_count(run, self)
 
     def given_topics(self, count: int) -> Array:
         """The topics that the caller gave to start from, checked."""
@@ -275,7 +274,7 @@ class TopicsModel(Model[TopicState]):
         """Log-likelihoods (n,) of half the words of documents given the rest, and their numbers."""
         raise NotImplementedError(f"{type(self).__name__} must score documents")
 
-    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+    def document_shares(self, state: TopicState, counts: Any) -> Array:
         """Shares (n, k) of the topics in documents."""
         raise NotImplementedError(f"{type(self).__name__} must find mixtures")
 

@@ -58,7 +58,7 @@ class SingleTopicModel(TopicsModel):
         found = mixture_completion(counts, state.topics, state.weights, n_threads=self.n_threads)
         return found.log_likelihood, found.n_tokens
 
-    def responsibilities(self, state: TopicState, counts: Any) -> Array:
+    def document_shares(self, state: TopicState, counts: Any) -> Array:
         found: Array = topic_posteriors(
             counts, state.topics, state.weights, n_threads=self.n_threads
         )

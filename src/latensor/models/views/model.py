@@ -12,11 +12,13 @@ import scipy.sparse
 from latensor.arrays import Array
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL
 from latensor.estimation.base import component_order
-from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.halves import select_by_halves
+from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.views.family import ViewDensities, ViewFamily, ViewState
-from latensor.models.views.read_off import core_maps, count_components, read_off
+from latensor.models.views.read_off import core_maps, read_off
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.rows import row_hashes
 from latensor.moments.sums import Folded, Joint
@@ -35,8 +37,6 @@ from latensor.refinement.portfolio import plus_plus
 
 _RESTARTS = 3
 _TRIAL_STEPS = 15
-# Components that a stream makes room for where their number is left to the correlations.
-_MOST_AUTOMATIC = 20
 # Below this many times the noise of a correlation, starts stand beside the moments.
 _DOUBTFUL_GAP = 2.0
 # Fraction of the marginal in the probabilities that start EM: none of them is zero.
@@ -63,13 +63,16 @@ class ViewMixtureModel(Model[ViewState]):
     pilot_size: ClassVar[int] = 20_000
     first_steps: ClassVar[int] = 0
 
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        automatic = isinstance(self.n_components, str)
+        return select_by_halves(run, self, effort) if automatic else None
+
     def survey(self, run: Run, streaming: bool) -> Frame:
         head = run.source.head()
         summed = run.fold("covariances", ViewCovarianceSums(centres_of(head)))
         known = summed.finalize()
-        wanted = 2 if isinstance(self.n_components, str) else int(self.n_components)
-        core = best_core(known, max(wanted - 1, 1))
-        count = self._count(known, core, head)
+        count = self._count(known, head)
+        core = best_core(known, max(count - 1, 1))
         centres = tuple(
             centre if scipy.sparse.issparse(view) else mean
             for view, centre, mean in zip(head.parts, summed.centres, known.means, strict=True)
@@ -86,9 +89,7 @@ class ViewMixtureModel(Model[ViewState]):
         }
         return Frame(values, {"covariances": summed.recentred(centres)}, float(known.count))
 
-    def _count(self, known: ViewCovariances, core: Core, head: Batch) -> int:
-        if isinstance(self.n_components, str):
-            return count_components(known, core)
+    def _count(self, known: ViewCovariances, head: Batch) -> int:
         count = int(self.n_components)
         if count > known.count:
             raise InvalidInputError(
@@ -107,8 +108,7 @@ class ViewMixtureModel(Model[ViewState]):
         self, known: ViewCovariances, core: Core, count: int, streaming: bool
     ) -> tuple[Array, ...]:
         if streaming:
-            room = _MOST_AUTOMATIC if isinstance(self.n_components, str) else count
-            rank = max(2 * room, room + 20)
+            rank = max(2 * count, count + 20)
             return tuple(leading_directions(known, core, t, rank) for t in core)
         if not self.readable(count, core):
             return tuple(np.zeros((self.sizes[t], 0)) for t in core)
@@ -156,6 +156,10 @@ class ViewMixtureModel(Model[ViewState]):
 
     def family(self, frame: Frame) -> ViewFamily:
         return ViewFamily(self.densities(frame))
+
+    def log_density(self, frame: Frame, state: ViewState, units: Batch) -> Array:
+        # A symbol that a half has not seen is not impossible.
+        return super().log_density(frame, blended(state, self.kinds), units)
 
     def sample_size(self, frame: Frame) -> int:
         width = self.densities(frame).width

@@ -41,7 +41,7 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
 
     Parameters
     ----------
-    n_components : int or "auto": one more than the correlations between views above their noise
+    n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     kinds : "auto", or "gaussian" or "categorical" per view; "auto" takes one-hot views, and
         views given as one integer per sample, as categorical
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`

@@ -55,17 +55,6 @@ def noise_reach(first: int, second: int, weight: float) -> float:
     return float((np.sqrt(first) + np.sqrt(second)) / np.sqrt(weight))
 
 
-def count_components(known: ViewCovariances, core: tuple[int, int, int]) -> int:
-    """One more than the cross-correlations that all pairs of three views show above noise."""
-    correlations = standardized(known)[1]
-    counts = []
-    for t, s in combinations(core, 2):
-        values = np.linalg.svd(correlations[t, s], compute_uv=False)
-        reach = noise_reach(len(known.means[t]), len(known.means[s]), known.weight)
-        counts.append(int((values > 1.1 * reach).sum()))
-    return min(counts) + 1
-
-
 def read_off(
     moments: ViewMoments,
     n_components: int,

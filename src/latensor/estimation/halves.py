@@ -1,0 +1,92 @@
+"""The number of components of any model with a likelihood, by fits of two halves of the data."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from latensor.estimation.learn import Effort, Learned, Model, learn
+from latensor.estimation.run import Run
+from latensor.estimation.selection import Evaluation, Selection, reproduction, select
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.moments.batch import Batch, mixed
+from latensor.moments.unit_sample import Sample
+
+# Units that the choice is made on: enough to tell likelihoods apart, few enough to be quick.
+UNITS = 20_000
+LARGEST = 64
+# Units (rows of sequences) of a half for every component.
+UNITS_A_COMPONENT = 20
+# The log-likelihood of a half that a fit may leave to gain: what the noise of a parameter is worth.
+_LEFT = 0.5
+
+
+def halves_of(units: Batch, seed: int) -> tuple[Batch, Batch]:
+    """Two random halves of units."""
+    first = mixed(units.keys, seed + 1) % np.uint64(2) == 0
+    return units.take(np.flatnonzero(first)), units.take(np.flatnonzero(~first))
+
+
+def largest_count(parts: tuple[Batch, Batch]) -> int:
+    """The largest number of components that halves of this size can tell apart."""
+    return min(LARGEST, min(part.extent for part in parts) // UNITS_A_COMPONENT)
+
+
+def select_by_halves(
+    run: Run,
+    model: Model[Any],
+    effort: Effort,
+    *,
+    units: Batch | None = None,
+    where: str = "samples",
+) -> Selection:
+    """The largest number of components that both halves of the data find again.
+
+    A model needs `n_components` among its settings, and `held_out` and `responsibilities`, which
+    follow from the densities of its family.
+
+    Parameters
+    ----------
+    run : the data
+    model : its n_components is replaced
+    effort : how far fits of the halves go
+    units : what is divided into halves; by default a sample of the data
+    where : str, what units are called
+    """
+    if units is None:
+        units = run.fold("number of components", Sample(UNITS, run.seed)).in_order()
+    parts = halves_of(units, run.seed)
+    limit = largest_count(parts)
+    if limit < 2:
+        return Selection.of_one(f"{len(units)} {where} are too few to tell more apart")
+    runs = [run.on(part) for part in parts]
+    weights = np.concatenate([parts[1].weights, parts[0].weights])
+
+    def evaluate(k: int) -> Evaluation | None:
+        candidate = model.with_count(k)
+        try:
+            fits = [
+                learn(half, candidate, replace(effort, tol=max(effort.tol, _LEFT / part.weight)))
+                for half, part in zip(runs, parts, strict=True)
+            ]
+        except (NotIdentifiableError, InvalidInputError):
+            return None
+        run.tell("number of components")
+        scored = [
+            candidate.held_out(fit.frame, _state(fit), part)
+            for fit, part in zip(fits, parts[::-1], strict=True)
+        ]
+        scores, sizes = (np.concatenate(each) for each in zip(*scored, strict=True))
+        if not np.isfinite(scores).all():
+            return None
+        found = (candidate.responsibilities(fit.frame, _state(fit), units) for fit in fits)
+        return Evaluation(scores, sizes, weights, reproduction(*found))
+
+    return select(evaluate, limit, where=where)
+
+
+def _state(fit: Learned[Any]) -> Any:
+    assert fit.answer.state is not None
+    return fit.answer.state

@@ -1,0 +1,309 @@
+"""How many components: the largest number that two halves of the data find again.
+
+For a candidate k both halves are fitted. Two things are taken from the same two fits. *Held-out
+likelihood*: l_i(k), that of unit i under the model of the other half; numbers are compared unit by
+unit, D(k, k') = sum_i w_i [l_i(k) - l_i(k')] with its standard error. *Reproduction*: both models
+are applied to all units; with u_i the column of responsibilities of component i scaled to length
+one and d2(i, j) = 1 - u_i . u_j, component i of one half and its partner in the other are one
+component where 4 d2(partners) < d2 to the nearest other one. A half has twice the variance of the
+whole: balls of two standard errors around neighbours then do not meet.
+
+The answer is the largest k that predicts no worse than the best by two standard errors of a
+smaller one, and whose components are all reproduced. One component is reproduced by definition.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from latensor.arrays import Array
+from latensor.value_files import storable
+
+# Standard errors by which a likelihood must differ.
+_ERRORS = 2.0
+# Doublings in a row without gain that end the search: with one, six unequal topics stopped at 3.
+_PATIENCE = 2
+_STEP_DOWN = 1.2
+# Balls of two standard errors around neighbours do not meet.
+_APART = 4.0
+
+
+@storable
+@dataclass(frozen=True)
+class Tried:
+    """One number of components that was tried.
+
+    Attributes
+    ----------
+    n_components : int
+    held_out, error : float, the log-likelihood of what was held out, per row, sample or word, and
+        its standard error over units
+    n_reproduced : int, components that both halves find
+    worst : float, the largest d2(partners) / d2(nearest other one); reproduced below 1/4
+    seconds : float
+    behind, behind_error : float, how far `held_out` is below the best number, and the standard
+        error of that difference, unit by unit
+    """
+
+    n_components: int
+    held_out: float
+    error: float
+    n_reproduced: int
+    worst: float
+    seconds: float
+    behind: float = 0.0
+    behind_error: float = 0.0
+
+    @property
+    def is_reproduced(self) -> bool:
+        """Whether both halves find all components."""
+        return self.n_reproduced == self.n_components
+
+
+@storable
+@dataclass(frozen=True)
+class Selection:
+    """A number of components and what spoke for it; `print` it for a table.
+
+    Attributes
+    ----------
+    n_components : int
+    reason : str, in one sentence
+    choices : "small" (parameters agree too, where they are compared), "medium" (the answer) and
+        "large" (the fewest that predict as well as the best)
+    limit_reached : bool, whether more components than were tried might predict better
+    table : a Tried for every number tried
+    ratios : (k,) d2(partners) / d2(nearest other one) of the components at the answer
+    n_fits : int, fits of a half
+    tests : what else was tested, by name
+    """
+
+    n_components: int
+    reason: str
+    choices: dict[str, int] = field(default_factory=dict)
+    limit_reached: bool = False
+    table: tuple[Tried, ...] = ()
+    ratios: Any = None
+    n_fits: int = 0
+    tests: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """The numbers tried, increasing."""
+        return tuple(row.n_components for row in self.table)
+
+    def __str__(self) -> str:
+        rows = (
+            f"{row.n_components:6d} components   log-likelihood held out {row.held_out:12.5g}"
+            f"   behind {row.behind:.3g} +- {row.behind_error:.2g}"
+            f"   {row.n_reproduced} of {row.n_components} found in both halves"
+            for row in self.table
+        )
+        return "\n".join([f"{self.n_components} components: {self.reason}", *rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, lists and strings."""
+        return {
+            "n_components": self.n_components,
+            "reason": self.reason,
+            "choices": dict(self.choices),
+            "limit_reached": self.limit_reached,
+            "n_fits": self.n_fits,
+            "table": [vars(row) for row in self.table],
+            "ratios": None if self.ratios is None else [float(r) for r in self.ratios],
+            "tests": dict(self.tests),
+        }
+
+    @classmethod
+    def of_one(cls, reason: str) -> Selection:
+        """One component, because nothing else could be tried."""
+        return cls(1, reason, {"small": 1, "medium": 1, "large": 1})
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What two halves say about one number of components.
+
+    Attributes
+    ----------
+    scores : (n,), the log-likelihood of every unit under the model of the half it is not in
+    sizes : (n,), what that is divided by: rows of a sequence, words of a document, 1 of a row
+    weights : (n,)
+    ratios : (k,), d2(partners) / d2(nearest other component), from `reproduction`
+    agrees : bool, whether the parameters themselves are reproduced too
+    """
+
+    scores: Array
+    sizes: Array
+    weights: Array
+    ratios: Array
+    agrees: bool = True
+
+
+def reproduction(first: Array, second: Array) -> Array:
+    """d2(partners) / d2(nearest other component) (k,), of responsibilities (n, k) of two models.
+
+    Rows count by the squares of what they are multiplied with: give r sqrt(w) for weights w.
+    """
+    columns = []
+    for shares in (first, second):
+        norms = np.linalg.norm(shares, axis=0)
+        columns.append(shares / np.where(norms > 0, norms, 1.0))
+    one, other = columns
+    return ratios_of(1 - one.T @ other, 1 - one.T @ one, 1 - other.T @ other)
+
+
+def ratios_of(between: Array, first: Array, second: Array) -> Array:
+    """Distances of partners over those to the nearest other component, from distances (k, k)."""
+    if len(between) == 1:
+        return np.zeros(1)
+    partner = linear_sum_assignment(between)[1]
+    own = np.maximum(between[np.arange(len(partner)), partner], 0.0)
+    for within in (first, second):
+        np.fill_diagonal(within, np.inf)
+    apart = np.minimum(first.min(axis=1), second.min(axis=1)[partner])
+    return np.asarray(own / np.maximum(apart, np.finfo(float).tiny))
+
+
+def is_reproduced(ratios: Array) -> bool:
+    """Whether balls of two standard errors around all components stay apart."""
+    return bool((ratios * _APART < 1).all())
+
+
+def select(
+    evaluate: Callable[[int], Evaluation | None],
+    limit: int,
+    *,
+    where: str = "samples",
+    small: str = "the parameters must agree too",
+) -> Selection:
+    """The largest reproduced number of components that is worth them.
+
+    Numbers are doubled until two doublings in a row do not predict better, then the best is looked
+    for between its neighbours; from the fewest that predict as well, steps go down until all
+    components are reproduced. Reproduction is not monotone: what was left out above is then tried.
+
+    Parameters
+    ----------
+    evaluate : fits both halves with a number of components; None where they cannot be fitted
+    limit : int, the largest number
+    where : str, what was divided into halves
+    small : str, what "small" asks for besides
+    """
+    search = _Search(evaluate, limit)
+    return search.answer(where, small)
+
+
+class _Search:
+    """Numbers of components that are tried, each once."""
+
+    def __init__(self, evaluate: Callable[[int], Evaluation | None], limit: int) -> None:
+        self._evaluate, self.limit = evaluate, limit
+        self.tried: dict[int, Tried] = {}
+        self.found: dict[int, Evaluation] = {}
+
+    def answer(self, where: str, small_asks: str) -> Selection:
+        if not self._try(1):
+            return Selection.of_one(f"a half of the {where} cannot be fitted by itself")
+        best = self._best()
+        large = min(k for k in self.tried if not self._is_better(best, k))
+        medium = self._largest_reproduced(large)
+        small = max(k for k in self.tried if k <= medium and self._agrees(k))
+        limit_reached = best == self.limit > 1
+        text = f"each was found again in the other half of the {where}"
+        if medium == 1:
+            text = f"no more than one was found again in the other half of the {where}"
+        if small < medium:
+            text += f"; {small} if {small_asks}"
+        if large != medium:
+            more = f"{large} or more predict" if limit_reached else f"{large} predict"
+            text += f"; {more} best"
+        return Selection(
+            medium,
+            text,
+            {"small": small, "medium": medium, "large": large},
+            limit_reached,
+            tuple(self._beside(k, best) for k in sorted(self.tried)),
+            self.found[medium].ratios,
+            2 * len(self.tried),
+        )
+
+    def _best(self) -> int:
+        """The number that predicts best: by doubling, then between the neighbours of the best."""
+        best, failures, k = 1, 0, 1
+        while failures < _PATIENCE and k < self.limit:
+            k = min(2 * k, self.limit)
+            if not self._try(k):
+                break
+            if self._is_better(k, best):
+                best, failures = k, 0
+            else:
+                failures += 1
+        low, high = max(best // 2, 1), min(2 * best, self.limit)
+        while high - low > 2:
+            left, right = low + (high - low) // 3, high - (high - low) // 3
+            if not self._try(right):
+                high = right
+            elif not self._try(left) or self._mean(right) > self._mean(left):
+                low = left
+            else:
+                high = right
+        for k in range(low, high + 1):
+            self._try(k)
+        return max(self.tried, key=self._mean)
+
+    def _largest_reproduced(self, large: int) -> int:
+        """Down from the number that predicts as well as the best; then what was left out above."""
+        k, above = large, large + 1
+        while k > 1 and not (self._try(k) and self.tried[k].is_reproduced):
+            above, k = k, min(k - 1, int(k / _STEP_DOWN))
+        for other in range(above - 1, k, -1):
+            if self._try(other) and self.tried[other].is_reproduced:
+                return other
+        return k
+
+    def _mean(self, k: int) -> float:
+        return self.tried[k].held_out
+
+    def _agrees(self, k: int) -> bool:
+        return k == 1 or (self.tried[k].is_reproduced and self.found[k].agrees)
+
+    def _difference(self, k: int, other: int) -> tuple[float, float]:
+        """By how much k predicts better than another number, and the standard error."""
+        one, two = self.found[k], self.found[other]
+        each = (one.scores - two.scores) * one.weights
+        return float(each.sum()), float(np.sqrt(len(each)) * np.std(each))
+
+    def _is_better(self, k: int, other: int) -> bool:
+        """Whether k predicts better than another number, by two standard errors."""
+        gain, error = self._difference(k, other)
+        return gain > _ERRORS * error
+
+    def _beside(self, k: int, best: int) -> Tried:
+        gain, error = self._difference(best, k)
+        size = float(self.found[k].sizes @ self.found[k].weights) or 1.0
+        return replace(self.tried[k], behind=gain / size, behind_error=error / size)
+
+    def _try(self, k: int) -> bool:
+        """Fit both halves; False where they do not support so many components."""
+        if k in self.tried:
+            return True
+        began = time.perf_counter()
+        found = self._evaluate(k)
+        if found is None:
+            return False
+        size = float(found.sizes @ found.weights)
+        mean = float(found.scores @ found.weights) / size if size > 0 else 0.0
+        residuals = (found.scores - mean * found.sizes) * found.weights
+        error = float(np.sqrt((residuals**2).sum())) / max(size, 1.0)
+        reproduced = int(np.count_nonzero(found.ratios * _APART < 1))
+        worst, seconds = float(found.ratios.max()), time.perf_counter() - began
+        self.found[k] = found
+        self.tried[k] = Tried(k, mean, error, reproduced, worst, seconds)
+        return True
