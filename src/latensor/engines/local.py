@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from latensor.arrays.threads import inner_threads, one_blas_thread, thread_count
@@ -69,20 +70,23 @@ class LocalEngine:
         self.n_threads = thread_count(n_jobs)
         self._pool: ThreadPoolExecutor | None = None
 
-    def fold(self, source: Source, start: A) -> A:
+    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
         """What `start` becomes over all units of a source, merged in a fixed order."""
         shards = Merging()
         with one_blas_thread():
             for number in range(len(source.shards)):
-                if start.threads_inside:
-                    with inner_threads(self.n_threads):
-                        shards.add(fill(start, source.batches(number)))
-                    continue
-                merging = Merging()
-                for leaf in self._ordered(fold_leaf, start, source, number):
-                    merging.add(leaf)
-                shards.add(merging.total(start))
+                found = self._fold_shard(source, start, number)
+                shards.add(start.received(found.message()) if source.partitioned else found)
         return shards.total(start)  # type: ignore[no-any-return]
+
+    def _fold_shard(self, source: Source, start: A, number: int) -> A:
+        if start.threads_inside:
+            with inner_threads(self.n_threads):
+                return fill(start, source.batches(number))
+        merging = Merging()
+        for leaf in self._ordered(fold_leaf, start, source, number):
+            merging.add(leaf)
+        return merging.total(start)  # type: ignore[no-any-return]
 
     def sample(self, source: Source, limit: int, seed: int) -> Sample:
         """At most `limit` units that stand for all."""
@@ -94,6 +98,13 @@ class LocalEngine:
             for answers in self._ordered(_map_leaf, function, source, number):
                 yield from answers
 
+    def head(self, source: Source, count: int | None = None) -> Batch:
+        """The first block of a source, or its first `count` units."""
+        return replace(source, engine=None).head(count)
+
+    def release(self, source: Source) -> None:
+        """Nothing is kept."""
+
     def _ordered(
         self, work: Callable[[Any, list[Batch]], Any], start: Any, source: Source, shard: int
     ) -> Iterator[Any]:
@@ -102,10 +113,10 @@ class LocalEngine:
         Reading stays in the calling thread, and at most two leaves per thread are in flight.
         """
         waiting: deque[Future[Any]] = deque()
-        batches, size = source.batches(shard), source.kind.block
-        first = _leaf(batches, size)
+        found = leaves(source.batches(shard), source.kind.block)
+        first = next(found, None)
         while first:
-            following = _leaf(batches, size)
+            following = next(found, None)
             if self.n_threads == 1 or (not following and not waiting):
                 yield work(start, first)
             else:
@@ -122,17 +133,18 @@ class LocalEngine:
         return self._pool
 
 
-def _leaf(batches: Iterator[Batch], size: int) -> list[Batch]:
-    """The next blocks for one task: eight, or as many as reach the extent of eight."""
+def leaves(batches: Iterator[Batch], size: int) -> Iterator[list[Batch]]:
+    """Blocks for one task each: eight, or as many as reach the extent of eight."""
     found: list[Batch] = []
     extent = 0
-    while len(found) < _LEAF and extent < _LEAF * size:
-        batch = next(batches, None)
-        if batch is None:
-            break
+    for batch in batches:
         found.append(batch)
         extent += batch.extent
-    return found
+        if len(found) == _LEAF or extent >= _LEAF * size:
+            yield found
+            found, extent = [], 0
+    if found:
+        yield found
 
 
 def _map_leaf(function: Callable[[Batch], Any], leaf: list[Batch]) -> list[Any]:

@@ -26,6 +26,7 @@ from latensor.estimation.run import Counted, Run, seed_of
 from latensor.estimation.stream import Stream
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, warn_caller
 from latensor.moments.sums import Joint
+from latensor.sources.collections import as_partitioned
 from latensor.sources.shards import Source
 
 
@@ -75,6 +76,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """Whatever the caller gave as a source, checked."""
         return row_source(self, X, sample_weight, reset=reset)
 
+    def _read_source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        """The same, collections of Dask among them."""
+        return self._source(*as_partitioned(X, y, sample_weight), reset=reset)
+
     def _divided(self, source: Source, n_groups: int) -> Source:
         """The units that a bootstrap draws from, where those of the source are too few."""
         return source
@@ -113,7 +118,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         with self._restored_on_failure():
-            source = self._source(X, y, sample_weight, reset=True)
+            source = self._read_source(X, y, sample_weight, reset=True)
             return self._fit_source(source, callback)
 
     def _fit_source(
@@ -125,7 +130,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         stream = Stream(seed_of(self.random_state))
         run = Run(source, stream.seed, engine=self._engine(source), callback=callback)
         model = self._model()
-        learned = learn(run, model, self._effort(), given=self._given(source))
+        try:
+            learned = learn(run, model, self._effort(), given=self._given(source))
+        finally:
+            run.release()
         count = run.n_units if run.n_folds else len(source.in_memory or ())
         self._stream = replace(stream.fixed_by(learned, model.stream_size), count=count)
         self._adopt(learned.answer, learned.frame)
@@ -144,7 +152,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._check_not_loaded("partial_fit")
         with self._restored_on_failure():
-            source = self._source(X, y, sample_weight, reset=not self._has_started())
+            source = self._read_source(X, y, sample_weight, reset=not self._has_started())
             self._model().check_streaming()
             stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
             return self._add(source, self._resumed(stream))
@@ -232,7 +240,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """
         check_is_fitted(self)
         settings = Bootstrap.of(level, n_resamples, n_groups)
-        source = self._source(X, y, None, reset=False)
+        source = self._read_source(X, y, None, reset=False)
         if not self._has_started() or not self._intervals_of[0]:
             raise InvalidInputError(
                 f"{type(self).__name__} has no intervals"

@@ -11,10 +11,23 @@ from sklearn.utils.validation import validate_data
 
 from latensor.arrays import is_array, is_numpy, to_host
 from latensor.arrays.masked import unmasked
+from latensor.engines import LocalEngine, engine_of
+from latensor.estimation.row_input import check_unmatched
 from latensor.estimation.samples import read_weights
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Kind
 from latensor.sources import DocumentSource, MatrixSource, as_source
 from latensor.sources.documents import document_shards, documents_in_memory
+from latensor.sources.matrix import column_names
+from latensor.sources.partitioned_documents import (
+    CountReader,
+    TextReader,
+    VocabularySums,
+    WordReader,
+    is_text,
+    split_document_weights,
+)
+from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 
 # Rows of a batch where a matrix is cut.
@@ -32,6 +45,9 @@ def document_source(
     Where the estimator starts anew (`reset`), sets `n_features_in_`, the names of the words
     (`vocabulary_`) and, for frames, scikit-learn's `feature_names_in_`; otherwise compares.
     """
+    if isinstance(documents, Partitioned):
+        check_unmatched(sample_weight)
+        return _partitioned_source(estimator, documents, reset=reset)
     if is_count_matrix(documents):
         counts, weights = read_counts(estimator, documents, sample_weight, reset=reset)
         _check_weights(weights)
@@ -60,12 +76,47 @@ def document_source(
         _check_weights(weights)
     found, dtype = document_shards(source, weights, estimator.callback)
     if reset:
-        estimator.n_features_in_ = source.n_features
-        estimator.__dict__.pop("feature_names_in_", None)
-        words = source.vocabulary
-        estimator.vocabulary_ = None if words is None else list(words)
-        estimator._dtype = dtype
+        _begin(estimator, source.n_features, source.vocabulary, dtype)
     return found
+
+
+def _partitioned_source(estimator: Any, given: Partitioned, *, reset: bool) -> Source:
+    """Partitions of counts, or of texts whose words are counted by whoever holds them."""
+    engine, layout = engine_of(given), given.layout
+    heads = (split_document_weights(head)[0] for head in given.heads(Kind.DOCUMENTS))
+    first = next((head for head in heads if (len(head) if is_text(head) else head.shape[0])), None)
+    if first is None:
+        raise InvalidInputError("X holds no documents: give at least one")
+    name = type(estimator).__name__
+    if not is_text(first):
+        names = list(layout.vocabulary) if layout.vocabulary else column_names(first)
+        if reset:
+            [batch] = MatrixSource(first, first.shape[0], name="X")
+            _begin(estimator, batch.shape[1], names, batch.dtype)
+        return given.source(Kind.DOCUMENTS, CountReader(estimator.n_features_in_, name), engine)
+    words = WordReader(layout.tokenizer)
+    vocabulary = layout.vocabulary if reset else estimator.vocabulary_
+    if vocabulary is None and not reset:
+        raise InvalidInputError(
+            f"X holds text, but {name} has seen counts of words without names: give counts"
+        )
+    if vocabulary is None:
+        texts = Source(Kind.DOCUMENTS, given.shards(Kind.DOCUMENTS), words, engine=engine)
+        counted = (engine or LocalEngine(estimator.n_jobs)).fold(
+            texts, VocabularySums(), keep=False
+        )
+        vocabulary = counted.chosen(layout.choice)
+    if reset:
+        _begin(estimator, len(vocabulary), list(vocabulary), np.dtype(np.float32))
+    return given.source(Kind.DOCUMENTS, TextReader.of(words, vocabulary), engine)
+
+
+def _begin(estimator: Any, n_features: int, words: list[str] | None, dtype: Any) -> None:
+    """What an estimator knows of documents before it has seen all."""
+    estimator.n_features_in_ = n_features
+    estimator.__dict__.pop("feature_names_in_", None)
+    estimator.vocabulary_ = None if words is None else list(words)
+    estimator._dtype = dtype
 
 
 def _check_weights(weights: Any) -> None:

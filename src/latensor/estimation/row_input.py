@@ -9,10 +9,12 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array, to_host
+from latensor.engines import engine_of
 from latensor.estimation.sample_source import as_batches, is_weighted_matrix
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
+from latensor.sources.partitions import Partitioned
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 
@@ -32,24 +34,18 @@ def row_source(
     reset : bool, True where the estimator starts anew
     kind : Kind.ROWS, or one whose first part is rows
     """
+    if isinstance(X, Partitioned):
+        check_unmatched(sample_weight)
+        if reset:
+            _read_first(estimator, X.heads(kind))
+        return X.source(kind, _reader(estimator), engine_of(X))
     batches = as_batches(X, is_weighted_matrix)
     if batches is None:
         given, array, weights = read_rows(estimator, X, sample_weight, reset=reset)
         return replace(Source.of(kind, numbered((array,), weights)), original=given)
-    if sample_weight is not None:
-        raise InvalidInputError(
-            "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
-            "in place of batches"
-        )
+    check_unmatched(sample_weight)
     first = _read_first(estimator, batches) if reset else None
-    names = getattr(estimator, "feature_names_in_", None)
-    reader = RowReader(
-        estimator.n_features_in_,
-        type(estimator).__name__,
-        None if names is None else tuple(map(str, names)),
-        estimator._takes_sparse,
-        estimator._allows_missing,
-    )
+    reader = _reader(estimator)
     # A list holds all its batches at once; whatever makes them anew may use one buffer.
     source = Source(kind, (batches,), reader, copies=not isinstance(batches, list | tuple))
     if first is None:
@@ -57,6 +53,26 @@ def row_source(
     # Kept, so that nobody has to read it again.
     long = len(first) >= kind.block
     return replace(source, first=first.take(slice(0, kind.block)) if long else source.head())
+
+
+def check_unmatched(sample_weight: object) -> None:
+    """Refuse weights beside a source."""
+    if sample_weight is not None:
+        raise InvalidInputError(
+            "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
+            "in place of batches"
+        )
+
+
+def _reader(estimator: Any) -> RowReader:
+    names = getattr(estimator, "feature_names_in_", None)
+    return RowReader(
+        estimator.n_features_in_,
+        type(estimator).__name__,
+        None if names is None else tuple(map(str, names)),
+        estimator._takes_sparse,
+        estimator._allows_missing,
+    )
 
 
 def _read_first(estimator: Any, batches: Any) -> Batch:

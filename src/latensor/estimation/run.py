@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from latensor.arrays import RandomState, generator
-from latensor.engines.local import LocalEngine
+from latensor.engines import Engine, LocalEngine
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Tree
@@ -76,12 +76,12 @@ class Run:
         source: Source,
         seed: int,
         *,
-        engine: Any = None,
+        engine: Engine | None = None,
         journal: Any = None,
         callback: Callable[[str, int], object] | None = None,
     ) -> None:
         self.source, self.seed = source, seed
-        self.engine = engine or source.engine or LocalEngine()
+        self.engine: Engine = engine or source.engine or LocalEngine()
         self._journal, self._callback = journal, callback
         self.n_folds, self.n_units = 0, -1
         self._head: tuple[int, Batch] | None = None
@@ -102,6 +102,10 @@ class Run:
         self.tell(name)
         result: A = found.inner
         return result
+
+    def release(self) -> None:
+        """Nothing of the data is kept by the engine any more."""
+        self.engine.release(self.source)
 
     def tell(self, name: str) -> None:
         """Let the callback know that a step is done."""

@@ -10,11 +10,13 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import to_host
+from latensor.engines import engine_of
 from latensor.estimation.row_input import numbered
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
+from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.sources.views import (
     ViewReader,
@@ -42,7 +44,8 @@ def view_source(estimator: Any, X: object, sample_weight: object, *, reset: bool
     X, sample_weight : what the caller gave
     reset : bool, True where the estimator starts anew
     """
-    batches = as_batches(X, is_view_batch)
+    parts = X if isinstance(X, Partitioned) else None
+    batches = as_batches(X, is_view_batch) if parts is None else parts.heads(Kind.VIEWS)
     if batches is None:
         return Source.of(Kind.VIEWS, _read(estimator, X, sample_weight, reset=reset))
     if sample_weight is not None:
@@ -54,6 +57,8 @@ def view_source(estimator: Any, X: object, sample_weight: object, *, reset: bool
     reader = ViewReader(
         estimator.view_sizes_, estimator.kinds_, estimator._sparse_views, type(estimator).__name__
     )
+    if parts is not None:
+        return parts.source(Kind.VIEWS, reader, engine_of(parts))
     # A list holds all its batches at once; whatever makes them anew may use one buffer.
     copies = not isinstance(batches, list | tuple)
     source = Source(Kind.VIEWS, (batches,), reader, copies=copies)

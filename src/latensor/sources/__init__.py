@@ -1,8 +1,11 @@
-"""Where documents come from: memory, batches of the caller, files; always as batches of counts."""
+"""Where data come from: memory, batches of the caller, files, collections of Dask and Spark."""
 
 from latensor.sources.batches import BatchSource
+from latensor.sources.collections import from_dask
 from latensor.sources.files import read_documents
 from latensor.sources.matrix import MatrixSource
+from latensor.sources.partitions import Partitioned, partitions
+from latensor.sources.shard_files import shards
 from latensor.sources.source import DocumentSource, as_source
 from latensor.sources.spool import Spool
 
@@ -10,7 +13,11 @@ __all__ = [
     "BatchSource",
     "DocumentSource",
     "MatrixSource",
+    "Partitioned",
     "Spool",
     "as_source",
+    "from_dask",
+    "partitions",
     "read_documents",
+    "shards",
 ]

@@ -44,7 +44,7 @@ class MatrixSource:
         self.batch_size = check_positive_int(batch_size, "batch_size")
         self._matrix, self._dtype = read_counts(counts, name)
         self._vocabulary = (
-            _column_names(counts)
+            column_names(counts)
             if vocabulary is None
             else check_vocabulary(vocabulary, self.n_features)
         )
@@ -81,7 +81,7 @@ class MatrixSource:
         )
 
 
-def _column_names(counts: object) -> list[str] | None:
+def column_names(counts: object) -> list[str] | None:
     """The column names of a data frame, if they are names and tell the columns apart."""
     columns = getattr(counts, "columns", None)
     if columns is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -52,6 +53,9 @@ class Source:
     first : the first batch, where it was read already
     original : the caller's data in its own array library, where they are in memory
     blocked : bool, whether shards hold blocks that are not to be cut anew
+    begin : int, the number of the first unit of every shard
+    partitioned : bool, whether shards are partitions that any engine may fold: what they give is
+        then merged as it would be if it had travelled, so that every engine gives the same bits
     """
 
     kind: Kind
@@ -63,6 +67,8 @@ class Source:
     first: Batch | None = None
     original: Any = None
     blocked: bool = False
+    begin: int = 0
+    partitioned: bool = False
 
     @classmethod
     def of(cls, kind: Kind, *batches: Batch) -> Source:
@@ -105,12 +111,13 @@ class Source:
             yield Batch.joined(held)
 
     def _read(self, shard: int) -> Iterator[Batch]:
-        number = shard << _POSITIONS
-        for given in self.shards[shard]:
+        number = (shard << _POSITIONS) + self.begin
+        for given in self._given(shard):
             if isinstance(given, Batch):
                 yield given
                 continue
-            found = self.read(given)
+            with named_errors(self.shards[shard]):
+                found = self.read(given)
             if found is None:
                 continue
             parts, weights = found
@@ -121,12 +128,21 @@ class Source:
             fresh = Batch(parts, weights, keys)
             yield fresh if weights.all() else fresh.take(np.flatnonzero(weights > 0))
 
+    def _given(self, shard: int) -> Iterator[Any]:
+        with named_errors(self.shards[shard]):
+            yield from self.shards[shard]
+
     def numbered_from(self, position: int) -> Source:
         """The same units, numbered from a position on: what a stream has not seen before."""
+        if self.engine is not None:
+            # No shard has had so many units before.
+            return replace(self, begin=position, first=None)
         return Source(self.kind, (_Renumbered(self, position),), engine=self.engine)
 
     def following(self, held: Sequence[Batch]) -> Source:
-        """Units in memory, and after them those of this source, which is of one shard."""
+        """Units in memory, and after them those of this source."""
+        if self.engine is not None:
+            return replace(self, shards=(list(held), *self.shards), first=None)
         return replace(self, shards=(_Chained((held, self.shards[0])),))
 
     def owned(self) -> tuple[Batch, ...]:
@@ -148,9 +164,14 @@ class Source:
     def head(self, count: int | None = None) -> Batch:
         """The first block, or the first `count` units: centre and precision are taken from it."""
         known = 0 if self.first is None else len(self.first)
-        # A first block that is not full holds everything.
-        if self.first is not None and (count is None or not self.kind.block <= known < count):
+        if self.first is not None and (count is None or self._holds(known, count)):
             return self.first if count is None else self.first.take(slice(0, count))
+        if self.engine is not None:
+            found: Batch = self.engine.head(self, count)
+            return found
+        if count is None and len(self.shards) > 1 and self.kind is not Kind.SEQUENCES:
+            # Shards may be short, and the first units have to stand for all.
+            count = self.kind.block
         held: list[Batch] = []
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):
@@ -163,10 +184,16 @@ class Source:
             raise InvalidInputError("X holds no sample of positive weight: give at least one")
         return Batch.joined(held)
 
+    def _holds(self, known: int, count: int) -> bool:
+        """Whether the first units are as many as these, or all: one shard without a full block."""
+        return known >= count or (len(self.shards) == 1 and known < self.kind.block)
+
     def count_up_to(self, limit: int) -> int:
         """The number of units, looked for as far as `limit`."""
         if self.first is not None and len(self.first) >= limit:
             return len(self.first)
+        if self.engine is not None:
+            return len(self.head(limit))
         count = 0
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):
@@ -178,6 +205,18 @@ class Source:
     def salted(self, salt: int) -> Source:
         """The same units with the numbers of another worker."""
         return replace(self, salt=salt)
+
+
+@contextmanager
+def named_errors(shard: Any) -> Iterator[None]:
+    """What is wrong with a shard that has a name says which it is."""
+    try:
+        yield
+    except InvalidInputError as error:
+        name = getattr(shard, "name", None)
+        if name is None or str(error).endswith(f"({name})"):
+            raise
+        raise type(error)(f"{error} ({name})") from error
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,10 +18,10 @@ Progress: TypeAlias = Callable[[int, int, int], object]
 _BLOCK_BYTES = 1 << 18
 _LONGEST_LINE = 1 << 28
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _FOREIGN = {
     b"BZh": "compressed by bzip2: give it plain or compressed by gzip",
     b"\xfd7zXZ": "compressed by xz: give it plain or compressed by gzip",
-    b"\x28\xb5\x2f\xfd": "compressed by zstandard: give it plain or compressed by gzip",
     b"PK\x03\x04": "a zip archive: unpack it first",
     b"\xff\xfe": "UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "UTF-16 text: save it as UTF-8",
@@ -127,8 +127,21 @@ class TextFile:
             if raw.peek(2)[:2] == b"\x1f\x8b":
                 with gzip.GzipFile(fileobj=raw, mode="rb") as text:
                     yield text, raw
+            elif raw.peek(4)[:4] == _ZSTANDARD:
+                with self._from_zstandard(raw) as text:
+                    yield text, raw
             else:
                 yield raw, raw
+
+    def _from_zstandard(self, raw: Any) -> Any:
+        try:
+            import pyarrow
+        except ModuleNotFoundError as error:
+            raise InvalidInputError(
+                f"{self.name} is compressed by zstandard, which needs pyarrow (pip install "
+                "latensor[parquet]): or give it plain or compressed by gzip"
+            ) from error
+        return pyarrow.CompressedInputStream(raw, "zstd")
 
     @contextmanager
     def _refusals(self) -> Iterator[None]:

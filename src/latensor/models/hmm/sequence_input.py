@@ -12,10 +12,12 @@ import scipy.sparse
 
 from latensor.arrays import is_array, to_host
 from latensor.arrays.masked import unmasked
+from latensor.engines import engine_of
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.samples import counts_nothing
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
+from latensor.sources.partitions import Partitioned
 from latensor.sources.rows import RowReader
 from latensor.sources.sequences import SequenceReader, batch_parts, cut_sequences
 from latensor.sources.shards import Source
@@ -43,7 +45,10 @@ def sequence_source(
     read : reads rows in memory, and the first batch of a source (True)
     reader : what reads the rows of the batches of a source once the first one is known
     """
-    batches = as_batches(X, is_sequence_batch)
+    held = X if isinstance(X, Partitioned) else None
+    batches: Any = as_batches(X, is_sequence_batch)
+    if held is not None:
+        batches = held.heads(Kind.SEQUENCES)
     if batches is None:
         parts, weights = cut_sequences(read(X, False), lengths, sample_weight)
         if not weights.any():
@@ -63,6 +68,8 @@ def sequence_source(
             break
     else:
         raise InvalidInputError("X holds no batch with a sample: give at least one")
+    if held is not None:
+        return held.source(Kind.SEQUENCES, SequenceReader(reader()), engine_of(held))
     # A list holds all its batches at once; whatever makes them anew may use one buffer.
     copies = not isinstance(batches, list | tuple)
     return Source(Kind.SEQUENCES, (batches,), SequenceReader(reader()), copies=copies)

@@ -20,6 +20,7 @@ from latensor.diagnostics.findings import (
     Statement,
     present,
 )
+from latensor.engines import engine_of
 from latensor.estimation import (
     Choice,
     Interval,
@@ -42,6 +43,7 @@ from latensor.moments.batches import centered_rows, total_weight, weighted_mean
 from latensor.moments.row_sums import CrossCovarianceSums, mean_of
 from latensor.moments.sums import Folded, Joint
 from latensor.sources.pairs import PairReader
+from latensor.sources.partitions import Partitioned
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 from latensor.value_files import storable
@@ -370,7 +372,10 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         """Two views in memory, or batches of pairs (X, y) or triples (X, y, sample_weight)."""
+        parts = X if isinstance(X, Partitioned) and y is None else None
         batches = as_batches(X, _is_pair) if y is None else None
+        if parts is not None:
+            batches = parts.heads(Kind.TARGETED)
         if batches is None:
             x, second, weights = self._read_pair(X, y, sample_weight, reset=reset)
             known = np.ones(x.shape[0]) if weights is None else weights
@@ -393,6 +398,8 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             for size in (self.n_features_in_, self._n_targets)
         ]
         reader = PairReader(readers[0], readers[1])
+        if parts is not None:
+            return parts.source(Kind.TARGETED, reader, engine_of(parts))
         copies = not isinstance(batches, list | tuple)
         return Source(Kind.TARGETED, (batches,), reader, copies=copies)
 

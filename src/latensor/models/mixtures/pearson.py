@@ -30,6 +30,7 @@ from latensor.moments.sums import Folded, Joint
 from latensor.moments.univariate import PowerSums, SixMoments
 from latensor.refinement.em import em
 from latensor.refinement.gaussian import GaussianState, SphericalFamily
+from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.value_files import storable
 
@@ -288,7 +289,10 @@ class PearsonMixture(GaussianMixtureEstimator):
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         batches = as_batches(X, _is_batch)
-        if batches is None:
+        given: Any
+        if isinstance(X, Partitioned):
+            given = X
+        elif batches is None:
             given = _column(X)
         elif isinstance(batches, list | tuple):
             given = [_column_of(batch) for batch in batches]

@@ -1,0 +1,275 @@
+"""Folds by Dask: one task for every worker thread and round, merged by a tree of tasks.
+
+Partitions are read once, cut into canonical blocks and kept on the workers for the length of a fit.
+What a round starts from is sent once; only messages, never frames, come back.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from latensor.engines.tree import aligned_groups, fold_blocks, joined, total
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch, Kind
+from latensor.moments.documents import DocumentBatch
+from latensor.moments.sums import Folded
+from latensor.moments.unit_sample import Sample
+from latensor.sources.collections import DelayedPart, DelayedParts
+from latensor.sources.partitions import Partitioned
+from latensor.sources.shards import Source
+
+A = TypeVar("A", bound=Folded)
+
+# Messages that one task merges: few levels, and no worker holds more than so many.
+_FAN_IN = 8
+# Bytes of a start that stands in every task; larger ones are sent to the workers first.
+_INLINE = 100_000
+# What a fold found in one group of shards: nodes of the tree, as messages.
+_Messages = dict[tuple[int, int], Any]
+
+
+class DaskEngine:
+    """Dask's default client, or its own scheduler where there is none.
+
+    Parameters
+    ----------
+    client : distributed.Client or None
+    """
+
+    def __init__(self, client: Any = None) -> None:
+        self._dask = _framework("dask")
+        self._client = client or _default_client()
+        self._kept: dict[int, tuple[Source, list[Any]]] = {}
+
+    @classmethod
+    def of(cls, given: Partitioned) -> DaskEngine:
+        """The engine for partitions: the default client, or that of an address."""
+        if not given.engine.startswith("dask://"):
+            return cls()
+        address = "tcp://" + given.engine.removeprefix("dask://")
+        try:
+            return cls(_framework("distributed").Client(address, timeout=10, set_as_default=False))
+        except OSError as error:
+            raise InvalidInputError(
+                f"engine={given.engine!r}: no scheduler answers at {address}: start one with "
+                "`dask scheduler`, or check the address"
+            ) from error
+
+    # ------------------------------------------------------------------ an engine
+    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
+        """What `start` becomes over all units of a source, merged in a fixed order."""
+        empty = start.empty()
+        try:
+            messages = self._round(source, empty, keep)
+        except Exception as error:
+            if not _is_lost(error):
+                raise self._explained(error) from error
+            # What was sent to a worker that is gone: once more, to those that are left.
+            try:
+                messages = self._round(source, empty, keep)
+            except Exception as again:
+                raise self._explained(again) from again
+        nodes = {place: empty.received(message) for place, message in messages.items()}
+        return total(nodes, len(source.shards), empty)  # type: ignore[no-any-return]
+
+    def sample(self, source: Source, limit: int, seed: int) -> Sample:
+        """At most `limit` units that stand for all."""
+        return self.fold(source, Sample(limit, seed))
+
+    def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
+        """What a function gives for every block, in order: answers per unit, no sum."""
+        work = self._dask.delayed(_map_group, pure=False)
+        for group in self._groups(source):
+            for answers in self._compute([work(function, group)]):
+                yield from answers
+
+    def head(self, source: Source, count: int | None = None) -> Batch:
+        """The first block of a source, or its first `count` units."""
+        work = self._dask.delayed(_first_blocks, pure=False)
+        wanted = source.kind.block if count is None else count
+        held: list[Batch] = []
+        for number in range(len(source.shards)):
+            left = wanted - sum(map(len, held))
+            try:
+                [found] = self._compute(
+                    [work(_template(source), number, *self._shard(source, number), left)]
+                )
+            except Exception as error:
+                raise self._explained(error) from error
+            held += [found] if found is not None else []
+            if sum(map(len, held)) >= wanted or (
+                held and count is None and source.kind is Kind.SEQUENCES
+            ):
+                break
+        if not held:
+            raise InvalidInputError("X holds no sample of positive weight: give at least one")
+        return Batch.joined(held).take(slice(0, wanted))
+
+    def release(self, source: Source) -> None:
+        """Let go of the blocks that workers keep."""
+        self._kept.pop(id(source), None)
+
+    # ------------------------------------------------------------------ inside
+    def _round(self, source: Source, start: Any, keep: bool) -> _Messages:
+        groups = self._groups(source, keep=keep)
+        sent = self._sent(start)
+        fold = self._dask.delayed(_fold_group, pure=False)
+        merge = self._dask.delayed(_merge_messages, pure=False)
+        size = source.kind.block
+        messages = [fold(sent, group, size) for group in groups]
+        while len(messages) > 1:
+            messages = [
+                merge(sent, messages[i : i + _FAN_IN]) for i in range(0, len(messages), _FAN_IN)
+            ]
+        [found] = self._compute(messages)
+        return found  # type: ignore[no-any-return]
+
+    def _groups(self, source: Source, keep: bool = True) -> list[Any]:
+        """The blocks of all shards, one task for every thread of the workers."""
+        if id(source) in self._kept:
+            return self._kept[id(source)][1]
+        prepare = self._dask.delayed(_prepared, pure=False)
+        template = _template(source)
+        groups = []
+        for numbers in aligned_groups(len(source.shards), self._n_threads()):
+            shards = [self._shard(source, number) for number in numbers]
+            groups.append(prepare(template, list(numbers), shards))
+        if keep:
+            groups = list(
+                self._client.persist(groups) if self._client else self._dask.persist(*groups)
+            )
+            self._kept[id(source)] = source, groups
+        return groups
+
+    def _shard(self, source: Source, number: int) -> tuple[Any, list[Any] | None]:
+        """A shard as a recipe; a part of a collection stands beside it as a task."""
+        shard: Any = source.shards[number]
+        part = getattr(shard, "pieces", None)
+        if isinstance(part, DelayedPart):
+            return replace(shard, pieces=()), [part.delayed]
+        if isinstance(part, DelayedParts):
+            return replace(shard, pieces=replace(part, parts=())), list(part.parts)
+        return shard, None
+
+    def _sent(self, start: Any) -> Any:
+        if self._client is None:
+            return self._dask.delayed(start, pure=False, traverse=False)
+        import pickle
+
+        if len(pickle.dumps(start)) < _INLINE:
+            return self._dask.delayed(start, pure=False, traverse=False)
+        return self._client.scatter(start, broadcast=True, hash=False)
+
+    def _compute(self, tasks: Sequence[Any]) -> Any:
+        if self._client is None:
+            return self._dask.compute(*tasks)
+        return self._client.gather(self._client.compute(list(tasks)))
+
+    def _n_threads(self) -> int:
+        if self._client is None:
+            from latensor.arrays.threads import thread_count
+
+            return thread_count()
+        return max(int(sum(self._client.nthreads().values())), 1)
+
+    def _explained(self, error: Exception) -> Exception:
+        """What failed on the cluster, in a sentence where it has a known cause."""
+        text = f"{type(error).__name__}: {error}"
+        if isinstance(error, InvalidInputError):
+            return error
+        if "No module named" in text and ("latensor" in text or "numba" in text):
+            return InvalidInputError(
+                f"a Dask worker cannot import latensor ({text}): install the same version of "
+                "latensor on every worker"
+            )
+        if self._client is not None and self._client.status != "running":
+            return InvalidInputError(
+                f"the Dask client is {self._client.status}: connect a new distributed.Client, and "
+                "call fit again"
+            )
+        return error
+
+
+def _framework(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(f"{name} is not installed: pip install latensor[dask]") from error
+
+
+def _default_client() -> Any:
+    try:
+        from distributed import get_client
+    except ModuleNotFoundError:
+        return None
+    try:
+        client = get_client()
+    except ValueError:
+        return None
+    return client if client.status == "running" else None
+
+
+def _is_lost(error: Exception) -> bool:
+    """Whether data that was sent is gone with its worker."""
+    return type(error).__name__ in ("FutureCancelledError", "CancelledError", "KilledWorker")
+
+
+# ---------------------------------------------------------------------- on the workers
+def _template(source: Source) -> Source:
+    """A source without its shards, its engine and what is in memory here."""
+    shards = (None,) * len(source.shards)
+    return replace(source, shards=shards, engine=None, first=None, original=None)  # type: ignore[arg-type]
+
+
+def _blocks(template: Source, number: int, shard: Any, pieces: Any) -> Iterator[Batch]:
+    """The canonical blocks of one shard."""
+    if pieces is not None:
+        if isinstance(shard.pieces, DelayedParts):
+            pieces = [shard.pieces.together(list(pieces))]
+        shard = replace(shard, pieces=pieces)
+    shards = list(template.shards)
+    shards[number] = shard
+    return replace(template, shards=shards).batches(number)
+
+
+def _prepared(
+    template: Source, numbers: list[int], shards: list[tuple[Any, Any]]
+) -> list[tuple[int, list[Batch]]]:
+    """The blocks of some shards, documents ready to be turned word by word once."""
+    found = []
+    for number, (shard, pieces) in zip(numbers, shards, strict=True):
+        blocks = list(_blocks(template, number, shard, pieces))
+        if template.kind is Kind.DOCUMENTS:
+            blocks = [DocumentBatch(b.parts, b.weights, b.keys) for b in blocks]
+        found.append((number, blocks))
+    return found
+
+
+def _fold_group(start: Any, group: list[tuple[int, list[Batch]]], size: int) -> _Messages:
+    nodes = ({(0, number): fold_blocks(start, blocks, size)} for number, blocks in group)
+    return {place: value.message() for place, value in joined(nodes).items()}
+
+
+def _merge_messages(start: Any, parts: list[_Messages]) -> _Messages:
+    received = [
+        {place: start.received(message) for place, message in part.items()} for part in parts
+    ]
+    return {place: value.message() for place, value in joined(received).items()}
+
+
+def _map_group(function: Callable[[Batch], Any], group: list[tuple[int, list[Batch]]]) -> list[Any]:
+    return [function(block) for _, blocks in group for block in blocks]
+
+
+def _first_blocks(
+    template: Source, number: int, shard: Any, pieces: Any, wanted: int
+) -> Batch | None:
+    held: list[Batch] = []
+    for block in _blocks(template, number, shard, pieces):
+        held.append(block)
+        if sum(map(len, held)) >= wanted:
+            break
+    return Batch.joined(held).take(slice(0, wanted)) if held else None

@@ -1,0 +1,300 @@
+"""Files as partitions: Parquet by row groups, JSON lines and CSV whole, plain or compressed."""
+
+from __future__ import annotations
+
+import csv
+import glob
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latensor.exceptions import InvalidInputError
+from latensor.sources.json_lines import listed
+from latensor.sources.partitions import Partitioned, check_engine
+from latensor.sources.records import Layout, Lists, as_column, records_of
+from latensor.sources.stream import TextFile
+
+# Rows of Parquet row groups that make a partition: enough that starting a task costs nothing
+# beside it, and a few tens of megabytes of documents.
+_ROWS = 1 << 17
+# Records of a text file that become columns together.
+_RECORDS = 8192
+_COMPRESSIONS = (".gz", ".zst", ".zstd")
+_FORMATS = {
+    ".parquet": "parquet",
+    ".pq": "parquet",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".txt": "text",
+}
+
+
+@dataclass(frozen=True)
+class Version:
+    """What a file was when it was first seen: another one is refused."""
+
+    size: int
+    modified: int
+
+    @classmethod
+    def of(cls, path: str) -> Version:
+        """The file as it is now."""
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise InvalidInputError(f"{path} cannot be read: {error.strerror}") from error
+        return cls(found.st_size, found.st_mtime_ns)
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Part of a file as a recipe: the path, the format, and of Parquet the row groups.
+
+    Attributes
+    ----------
+    path : str, which every worker must be able to open
+    format : "parquet", "jsonl", "csv" or "text"
+    groups : row groups, None for all
+    needed : the columns to read, None for all
+    version : Version
+    """
+
+    path: str
+    format: str
+    groups: tuple[int, ...] | None
+    needed: tuple[str, ...] | None
+    version: Version
+
+    def __iter__(self) -> Iterator[Any]:
+        if Version.of(self.path) != self.version:
+            raise InvalidInputError(f"{self.path} has changed since it was first read")
+        if self.format == "parquet":
+            return self._parquet()
+        if self.format == "text":
+            return _lines(TextFile(self.path))
+        if self.format == "jsonl":
+            return _json_records(TextFile(self.path), self.needed)
+        return _separated_values(TextFile(self.path), self.needed)
+
+    def first(self, count: int) -> Iterator[Any]:
+        """A first piece of the pieces, which are small as they are."""
+        return iter(self)
+
+    def _parquet(self) -> Iterator[Mapping[str, Any]]:
+        file = _parquet_file(self.path)
+        columns = None if self.needed is None else list(self.needed)
+        for batch in file.iter_batches(
+            batch_size=_RECORDS, row_groups=self.groups, columns=columns, use_threads=False
+        ):
+            yield arrow_columns(batch)
+
+
+def arrow_columns(batch: Any) -> dict[str, Any]:
+    """The columns of an Arrow record batch by name."""
+    return {
+        name: _arrow_column(column)
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+    }
+
+
+def _arrow_column(column: Any) -> Any:
+    kind = str(column.type)
+    if kind.startswith(("list", "large_list", "fixed_size_list")):
+        if kind.startswith("fixed_size_list"):
+            size = column.type.list_size
+            offsets = np.arange(len(column) + 1, dtype=np.int64) * size
+        else:
+            offsets = column.offsets.to_numpy().astype(np.int64)
+        # `flatten` starts at the first list that is left of a slice.
+        return Lists(offsets - offsets[0], _arrow_column(column.flatten()))
+    if kind in ("string", "large_string", "string_view"):
+        return column.to_pylist()
+    return column.to_numpy(zero_copy_only=False)
+
+
+def shards(
+    paths: object, *, format: str | None = None, engine: str = "local", **layout: Any
+) -> Partitioned:
+    """Files as partitions for `fit`, here or on workers that can open the same paths.
+
+    Parameters
+    ----------
+    paths : str with `*` and `?` as in a shell, or a list of paths
+    format : "parquet", "jsonl", "csv" or "text" (one document a line); None tells it from the
+        names, before `.gz` or `.zst`
+    engine : "local", "dask" (the default client, or Dask's own scheduler) or "dask://host:port":
+        who goes over the files
+    columns : numeric columns by name, or one column of lists; all columns by default
+    text : column of running text; "text" files need none
+    words, counts, n_features : columns of lists, the numbers of a document's words and how often
+        each occurs; and how many different words there are
+    sequence : column that names the sequence of a row, for hidden Markov models; a file is then
+        one partition. Without it a column of lists holds one sequence per record
+    target : columns of the second view of CCA
+    views : list of columns per view
+    weight : column of sample weights
+    vocabulary, lowercase, token_pattern, min_df, max_df, stop_words, max_features : how texts
+        become counts, as for `read_documents`
+
+    Returns
+    -------
+    Partitioned, a source whose partitions are recipes (path, row groups)
+    """
+    found = _paths(paths)
+    described = Layout.of(**layout)
+    needed = described.needed
+    parts: list[FilePart] = []
+    names: list[str] = []
+    for path in found:
+        kind = format or _format_of(path)
+        if kind not in ("parquet", "jsonl", "csv", "text"):
+            raise InvalidInputError(f"format={kind!r} must be 'parquet', 'jsonl', 'csv' or 'text'")
+        version = Version.of(path)
+        groups: Sequence[tuple[int, ...] | None] = (None,)
+        if kind == "parquet":
+            groups = _row_groups(path, needed, whole=described.sequence is not None)
+        wanted = None if needed is None else tuple(needed)
+        parts += [FilePart(path, kind, chosen, wanted, version) for chosen in groups]
+        names += [
+            path if chosen is None else f"{path}, row groups {chosen[0]} to {chosen[-1]}"
+            for chosen in groups
+        ]
+    return Partitioned(tuple(parts), tuple(names), check_engine(engine), described)
+
+
+def _paths(paths: object) -> list[str]:
+    given = [paths] if isinstance(paths, str | os.PathLike) else paths
+    if not isinstance(given, list | tuple) or not given:
+        raise InvalidInputError(f"paths={paths!r:.80} must be a path with `*`, or a list of paths")
+    found: list[str] = []
+    for each in given:
+        name = os.fsdecode(each)
+        matching = sorted(glob.glob(name, recursive=True)) if glob.has_magic(name) else [name]
+        if not matching:
+            raise InvalidInputError(f"paths={name!r} matches no file")
+        found += [path for path in matching if not os.path.isdir(path)]
+    if not found:
+        raise InvalidInputError(f"paths={paths!r:.80} names directories only: give their files")
+    return [os.path.abspath(path) for path in found]
+
+
+def _format_of(path: str) -> str:
+    base = os.path.basename(path).lower()
+    for ending in _COMPRESSIONS:
+        base = base.removesuffix(ending)
+    suffix = os.path.splitext(base)[1]
+    if suffix not in _FORMATS:
+        raise InvalidInputError(
+            f"the format of {path} cannot be told from its name: give format='parquet', 'jsonl', "
+            "'csv' or 'text'"
+        )
+    return _FORMATS[suffix]
+
+
+def _parquet_file(path: str) -> Any:
+    try:
+        import pyarrow.parquet
+    except ModuleNotFoundError as error:
+        raise InvalidInputError(
+            f"{path} is a Parquet file, which needs pyarrow: pip install latensor[parquet]"
+        ) from error
+    try:
+        return pyarrow.parquet.ParquetFile(path)
+    except Exception as error:
+        raise InvalidInputError(f"{path} cannot be read as Parquet: {error}") from error
+
+
+def _row_groups(
+    path: str, needed: list[str] | None, *, whole: bool
+) -> Sequence[tuple[int, ...] | None]:
+    """Consecutive row groups of about equal size, one partition each."""
+    file = _parquet_file(path)
+    names = file.schema_arrow.names
+    for name in needed or ():
+        if name not in names:
+            raise InvalidInputError(f"{path} has no column {name!r}; it has {listed(names)}")
+    sizes = [file.metadata.row_group(i).num_rows for i in range(file.num_row_groups)]
+    if whole or not sizes:
+        return (None,)
+    found: list[tuple[int, ...]] = []
+    held: list[int] = []
+    for number, size in enumerate(sizes):
+        held.append(number)
+        if sum(sizes[i] for i in held) >= _ROWS or size >= _ROWS:
+            found.append(tuple(held))
+            held = []
+    return [*found, tuple(held)] if held else found
+
+
+def _lines(file: TextFile) -> Iterator[list[str]]:
+    for block in file.blocks():
+        yield file.lines(block)
+
+
+def _json_records(file: TextFile, needed: tuple[str, ...] | None) -> Iterator[Mapping[str, Any]]:
+    held: list[dict[str, Any]] = []
+    for block in file.blocks():
+        for line, text in enumerate(file.lines(block), block.line):
+            if not text or text.isspace():
+                continue
+            try:
+                record = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise file.error(line, f"is not JSON ({error})", text) from None
+            if not isinstance(record, dict):
+                raise file.error(line, f"is a JSON {type(record).__name__}, not an object", text)
+            for name in needed or ():
+                if name not in record:
+                    raise file.error(line, f"has no {name!r}; it has {listed(record)}")
+            held.append(record if needed is None else {name: record[name] for name in needed})
+            if len(held) == _RECORDS:
+                yield records_of(held)
+                held = []
+    if held:
+        yield records_of(held)
+
+
+def _separated_values(
+    file: TextFile, needed: tuple[str, ...] | None
+) -> Iterator[Mapping[str, Any]]:
+    lines = (line + "\n" for block in file.blocks() for line in file.lines(block))
+    first = next((line for line in lines if line.strip()), None)
+    if first is None:
+        return
+    delimiter = max("\t,;|", key=first.count)
+    header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
+    for name in needed or ():
+        if name not in header:
+            raise InvalidInputError(f"{file.name} has no column {name!r}; it has {listed(header)}")
+    places = {name: header.index(name) for name in (header if needed is None else needed)}
+    held: list[list[str]] = []
+    reader = csv.reader(lines, delimiter=delimiter)
+    for record in reader:
+        if not record:
+            continue
+        if len(record) != len(header):
+            raise file.error(
+                reader.line_num + 1,
+                f"has {len(record)} fields where the first line has {len(header)}",
+            )
+        held.append(record)
+        if len(held) == _RECORDS:
+            yield {name: _parsed([r[i] for r in held]) for name, i in places.items()}
+            held = []
+    if held:
+        yield {name: _parsed([r[i] for r in held]) for name, i in places.items()}
+
+
+def _parsed(fields: list[str]) -> Any:
+    """Numbers where all fields are numbers, blank ones NaN; text otherwise."""
+    try:
+        return np.array([float(field) if field.strip() else np.nan for field in fields])
+    except ValueError:
+        return as_column(list(fields))

@@ -1,0 +1,150 @@
+"""Every model with its data in partitions, for the tests of every engine."""
+
+import functools
+import itertools
+
+import numpy as np
+import scipy.sparse
+
+import latensor as lt
+
+MIXED = lt.datasets.make_spherical_mixture(900, 8, 3, separation=8, random_state=0).samples
+VIEWS = lt.datasets.make_multi_view(900, (5, 6, 7), 3, random_state=4).views
+SIGNALS = lt.datasets.make_ica(2000, 6, 3, noise=0.1, random_state=0).samples
+LINE = lt.datasets.make_pearson(900, separation=5, random_state=1).samples
+SYMBOLS = lt.datasets.make_hmm(
+    4000, 6, 3, n_sequences=40, stay=0.7, concentration=0.3, random_state=0
+)
+POINTS = lt.datasets.make_gaussian_hmm(
+    3000, 1, 3, n_sequences=30, stay=0.7, means=[[0], [5], [10]], random_state=1
+)
+TOPICS = scipy.sparse.csr_array(lt.datasets.make_topics(1200, 60, 3, random_state=0).counts)
+SINGLE = scipy.sparse.csr_array(lt.datasets.make_single_topic(1200, 60, 3, random_state=0).counts)
+WORDS = [f"word{number:02d}" for number in range(60)]
+
+
+def edges(size, count):
+    return list(itertools.pairwise(np.linspace(0, size, count + 1).astype(int)))
+
+
+def rows(X):
+    return lambda count: [[X[a:b]] for a, b in edges(X.shape[0], count)]
+
+
+def views(count):
+    return [[[view[a:b] for view in VIEWS]] for a, b in edges(len(VIEWS[0]), count)]
+
+
+def pairs(count):
+    return [[(MIXED[a:b, :5], MIXED[a:b, 5:])] for a, b in edges(len(MIXED), count)]
+
+
+def sequences(data):
+    ends = np.append(0, np.cumsum(data.lengths))
+    return lambda count: [
+        [(data.X[ends[a] : ends[b]], data.lengths[a:b])] for a, b in edges(len(data.lengths), count)
+    ]
+
+
+CHAIN = {"n_components": 3, "views": "lag", "random_state": 0}
+# The model, its partitions for any number of them, all data at once, attributes to compare, and
+# how far a fit of partitions may be from that of all data at once.
+CASES = {
+    "pca": (lt.PCA, {"n_components": 3}, rows(MIXED), (MIXED,), "components_", 1e-8),
+    "cca": (lt.CCA, {}, pairs, (MIXED[:, :5], MIXED[:, 5:]), "x_weights_", 1e-8),
+    "spherical": (
+        lt.SphericalGaussianMixture,
+        {"n_components": 3, "random_state": 0},
+        rows(MIXED),
+        (MIXED,),
+        "means_",
+        1e-8,
+    ),
+    "diagonal": (
+        lt.DiagonalGaussianMixture,
+        {"n_components": 3, "random_state": 0},
+        rows(MIXED),
+        (MIXED,),
+        "covariances_",
+        1e-8,
+    ),
+    "full": (
+        lt.GaussianMixture,
+        {"n_components": 3, "random_state": 0},
+        rows(MIXED),
+        (MIXED,),
+        "covariances_",
+        1e-6,
+    ),
+    "product": (
+        lt.ProductMixture,
+        {"n_components": 2, "random_state": 0},
+        rows(MIXED),
+        (MIXED,),
+        "means_",
+        1e-8,
+    ),
+    "pearson": (lt.PearsonMixture, {"random_state": 0}, rows(LINE), (LINE,), "means_", 1e-8),
+    "views": (
+        lt.MultiViewMixture,
+        {"n_components": 3, "random_state": 0},
+        views,
+        (VIEWS,),
+        "weights_",
+        1e-8,
+    ),
+    "ica": (
+        lt.ICA,
+        {"n_components": 3, "random_state": 0},
+        rows(SIGNALS),
+        (SIGNALS,),
+        "components_",
+        1e-8,
+    ),
+    "symbols": (
+        lt.CategoricalHMM,
+        CHAIN,
+        sequences(SYMBOLS),
+        (SYMBOLS.X, SYMBOLS.lengths),
+        "transmat_",
+        1e-5,
+    ),
+    "points": (
+        lt.GaussianHMM,
+        CHAIN,
+        sequences(POINTS),
+        (POINTS.X, POINTS.lengths),
+        "means_",
+        # Cells are drawn by the numbers of the rows: EM then stops elsewhere within its tolerance.
+        1e-3,
+    ),
+    # The refinement in memory leaves out what a token itself says, and fits a little better.
+    "topics": (
+        lt.LatentDirichletAllocation,
+        {"n_components": 3, "random_state": 0},
+        rows(TOPICS),
+        (TOPICS,),
+        "components_",
+        0.05,
+    ),
+    "single": (
+        lt.SingleTopic,
+        {"n_components": 3, "random_state": 0},
+        rows(SINGLE),
+        (SINGLE,),
+        "components_",
+        1e-6,
+    ),
+}
+
+
+@functools.cache
+def whole(name):
+    model, settings, _, everything, attribute, _ = CASES[name]
+    return getattr(model(**settings).fit(*everything), attribute)
+
+
+def fitted(name, count, **source):
+    model, settings, parts, _, attribute, _ = CASES[name]
+    found = model(**settings).fit(lt.sources.partitions(parts(count), **source))
+    return getattr(found, attribute)
