@@ -366,7 +366,7 @@ def damaged(folder):
     ("good.npy --tucker=-,-,-", "keeps every mode whole"),
     ("good.npy --tucker=-", "keeps every mode whole"),
     ("good.npy --tucker 1.5", "in (0, 1)"),
-    ("good.npy --tucker 2 --mask good.npy", "use --rank K"),
+    ("good.npy --tucker 2 --ridge 1", "--ridge goes with --rank"),
     ("good.npy --rank 1 --mask none.npy", "--mask=none.npy is not a file"),
     ("good.npy --rank 1 --mask nan.npy", "has shape (2, 3, 4), but the tensor has shape (4, 5, 6)"),
     ("good.npy --rank 1 --mask hidden.npy", "hides all of slice 2 of mode 0"),

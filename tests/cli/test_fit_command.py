@@ -3,6 +3,7 @@
 import csv
 import json
 import shlex
+import time
 
 import numpy as np
 import pytest
@@ -53,6 +54,11 @@ def planted():
     return {
         "spherical": (named(spherical), ["--components", "3"], (spherical,)),
         "diagonal": (named(diagonal), ["--components", "2"], (diagonal,)),
+        "gaussian": (
+            named(spherical),
+            ["--components", "3", "--covariance", "tied"],
+            (spherical,),
+        ),
         "product": (named(diagonal), ["--components", "2"], (diagonal,)),
         "multi-view": (
             grouped,
@@ -90,7 +96,8 @@ def test_every_model_gives_the_answer_of_the_library(run, planted, tmp_path, nam
     result = run(name, "data.csv", *options, "--out", "found")
     assert result.exit_code == 0, result.output
     entry = MODELS[NAMES.index(name)]
-    more = {"covariance_type": "full"} if name == "gaussian-hmm" else {}
+    chosen = options[options.index("--covariance") + 1] if "--covariance" in options else None
+    more = {} if chosen is None else {"covariance_type": chosen}
     count = {} if name == "pearson" else {"n_components": int(options[1])}
     model = getattr(lt, entry.model)(**count, **more, random_state=0).fit(*arguments)
     told = strict(tmp_path / "found" / "parameters.json")
@@ -351,3 +358,49 @@ def test_names_are_shown_as_they_are_at_any_width(run, planted, tmp_path, width)
     result = run("spherical", "data.csv", "--components", 2, env={"COLUMNS": str(width)})
     assert result.exit_code == 0, result.output
     assert width < 200 or "mean [red]" in result.output
+
+
+def test_a_file_on_its_side(run, planted, tmp_path):
+    columns, options, (mixed,) = planted["ica"]
+    table(tmp_path / "upright.csv", columns)
+    lines = [
+        ",".join([name, *(repr(float(v)) for v in values)]) for name, values in columns.items()
+    ]
+    (tmp_path / "aside.csv").write_text("\n".join(lines) + "\n")
+    np.save(tmp_path / "aside.npy", mixed.T)
+    told = []
+    for file, more in (
+        ("upright.csv", []),
+        ("aside.csv", ["--transpose"]),
+        ("aside.npy", ["--transpose"]),
+    ):
+        result = run("ica", file, *options, *more, "--no-figure", "--out", f"{file}.found")
+        assert result.exit_code == 0, result.output
+        assert f"{len(mixed):,} rows of 4 columns" in result.output
+        told.append(strict(tmp_path / f"{file}.found" / "parameters.json"))
+    assert told[0]["parameters"] == told[1]["parameters"] == told[2]["parameters"]
+    assert told[0]["features"] == told[1]["features"]
+    assert ".T" in " ".join(told[2]["reproduce"]["python"])
+
+
+def test_thousands_of_columns_are_read_at_once(run, tmp_path):
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).normal(size=(5, 20_000)))
+    start = time.process_time()
+    result = run("pca", "wide.npy", "--components", "2")
+    assert result.exit_code == 0, result.output
+    assert time.process_time() - start < 20
+
+
+@pytest.mark.parametrize("model", ["gaussian", "gaussian-hmm"])
+def test_empty_fields_were_not_observed(run, tmp_path, model):
+    X = lt.datasets.make_spherical_mixture(200, 2, 2, separation=9, random_state=0).samples
+    X[::7, 1] = np.nan
+    lines = [",".join("" if np.isnan(v) else repr(float(v)) for v in row) for row in X]
+    (tmp_path / "gaps.csv").write_text("\n".join(["a,b", *lines]) + "\n")
+    result = run(model, "gaps.csv", "--components", "2", "--out", "found")
+    assert result.exit_code == 0, result.output
+    assert "29 values not observed" in result.output
+    labels = (
+        tmp_path / "found" / ("labels.csv" if model == "gaussian" else "states.csv")
+    ).read_text()
+    assert len(labels.splitlines()) == 201

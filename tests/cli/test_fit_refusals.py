@@ -40,7 +40,6 @@ def folder(tmp_path_factory):
     table(where / "word.csv", changed("oops"))
     table(where / "ragged.csv", [*X[:5].tolist(), [1.0, 2.0]])
     table(where / "again.csv", [[i // 20 % 2, *row] for i, row in enumerate(X)], "id,a,b,c")
-    table(where / "short.csv", [[i // 2, *row] for i, row in enumerate(X)], "id,a,b,c")
     table(where / "negative.csv", [[i % 4 - 1] for i in range(60)], "s")
     table(where / "const.csv", np.ones((60, 3)))
     table(where / "twice.csv", X, "a,a,c")
@@ -133,7 +132,6 @@ def folder(tmp_path_factory):
     ("gaussian-hmm good.csv --lengths q", "no column 'q'"),
     ("gaussian-hmm good.csv --components 100", "at least --components=100"),
     ("gaussian-hmm again.csv --lengths id", "sequence 0 begins again in row 40"),
-    ("gaussian-hmm short.csv --lengths id", "30 of 30 sequences are shorter than 3 rows"),
     ("gaussian-hmm lengths.npz --lengths bad", "3 lengths sum to 50, but there are 60 rows"),
     ("gaussian-hmm lengths.npz --lengths none", "whole numbers of at least 1"),
     ("gaussian-hmm lengths.npz --lengths q", "--lengths=q: lengths.npz holds x, bad"),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from importlib import import_module
 
+import numba
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -231,3 +232,21 @@ def test_no_character_steers_the_terminal(folder):
     assert result.exit_code == 0, result.output
     assert "\u202e" not in result.output
     assert "\u202e" not in CliRunner().invoke(main, ["topics", "b\u202e"]).output
+
+
+def test_a_terminal_is_told_of_compiling_once(monkeypatch, capsys):
+    from latensor.cli.compiling import NOTICE, compiling_told
+
+    # Nothing is kept in the cache, so that there is something to compile.
+    double, triple = (numba.njit(lambda x, by=by: by * x) for by in (2, 3))
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with compiling_told():
+        assert (double(1), triple(1), double(2)) == (2, 3, 4)
+    assert capsys.readouterr().err.count(NOTICE) == 1
+    with compiling_told():
+        assert double(5) == 10
+    assert NOTICE not in capsys.readouterr().err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
+    with compiling_told():
+        assert double(1.5) == 3.0
+    assert NOTICE not in capsys.readouterr().err

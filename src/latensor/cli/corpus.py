@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,7 +12,7 @@ import numpy as np
 
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter
-from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.cli.wording import Wording
 from latensor.sources import Spool, read_documents
 from latensor.sources.vocabulary import read_vocabulary
 from latensor.sources.words import SelectedWords, WordChoice, word_frequencies
@@ -21,20 +20,21 @@ from latensor.sources.words import SelectedWords, WordChoice, word_frequencies
 # The least number of documents that a word of a text must stand in, for corpora of so many.
 _RARE = ((1000, 5), (200, 3), (50, 2), (0, 1))
 _FREQUENT = 0.5
-# What messages of the library call an argument, and what it is called here.
-_OPTIONS = {
-    "n_components": "--topics",
-    "min_df": "--min-df",
-    "max_df": "--max-df",
-    "max_features": "--max-features",
-    "stop_words": "--stop-words",
-    "text_column": "--text-column",
-    "token_pattern": "--token-pattern",
-    "random_state": "--seed",
-    "n_jobs": "--jobs",
-}
-_ARGUMENT = re.compile(rf"\b({'|'.join(_OPTIONS)})\b")
-_VOCABULARY = re.compile(r"\bvocabulary(?==| holds| has|\[)")
+WORDING = Wording(
+    {
+        r"n_components\b": "--topics",
+        r"min_df\b": "--min-df",
+        r"max_df\b": "--max-df",
+        r"max_features\b": "--max-features",
+        r"stop_words\b": "--stop-words",
+        r"text_column\b": "--text-column",
+        r"token_pattern\b": "--token-pattern",
+        r"random_state\b": "--seed",
+        r"n_jobs\b": "--jobs",
+        r"refine\b(?= ?=)": "--refine",
+        r"vocabulary(?==| holds| has|\[)": "--vocab",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Corpus:
 @contextmanager
 def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
     """Read a file and choose its words; temporary files are gone when the block ends."""
-    with in_options():
+    with WORDING.errors():
         words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
         plain = open_source(reading, words, meter)
         is_text = hasattr(plain, "excerpts")
@@ -94,7 +94,7 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
         # A text whose words were counted is kept already; everything else is read only once.
         keeping: Any = nullcontext(plain) if choosing else Spool(plain)
     with keeping as kept_file:
-        with in_options():
+        with WORDING.errors():
             counted = word_frequencies(kept_file)
             settings = _settings(reading, choosing, counted[2])
             choice = WordChoice(**{**settings, "stop_words": _listed(settings["stop_words"])})
@@ -118,16 +118,6 @@ def open_source(reading: Reading, words: list[str] | None, meter: TopicMeter) ->
         more["lowercase"] = False
         found = read_documents(reading.file, vocabulary=words, progress=meter.reading, **more)
     return found
-
-
-@contextmanager
-def in_options() -> Iterator[None]:
-    """Let messages of the library name the options of the command in place of arguments."""
-    try:
-        yield
-    except (InvalidInputError, NotIdentifiableError) as error:
-        text = _ARGUMENT.sub(lambda found: _OPTIONS[found[1]], str(error))
-        raise Refusal(_VOCABULARY.sub("--vocab", text)) from error
 
 
 def _column(reading: Reading) -> str | int | None:

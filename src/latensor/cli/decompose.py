@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import click
 import numpy as np
-from rich.console import Console
 
 import latensor as lt
+from latensor.cli.compiling import compiling_told
 from latensor.cli.console import printing
 from latensor.cli.files import Input, read_input
 from latensor.cli.findings import (
     ARRAYS,
     COMMAND,
     FIGURES,
+    WORDING,
     Run,
     print_components,
     print_tucker,
@@ -86,6 +87,25 @@ def _read_entry(word: str, value: str) -> int | float | None:
     "a mode whole) or one for all; or the share of the energy to hold, as 0.99.",
 )
 @click.option("--nonnegative", is_flag=True, help="Keep all factors at or above zero.")
+@click.option(
+    "--ridge",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Penalty on the components, for those that cancel each other; with --rank.",
+)
+@click.option(
+    "--max-iter",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Most iterations.  [default: as many as it takes]",
+)
+@click.option(
+    "--tol",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    help="The fit has converged when further steps lower the residual by less.",
+)
 @click.option("--array", metavar="NAME", help="Which array of an .npz file.")
 @click.option(
     "--mask",
@@ -109,6 +129,9 @@ def decompose(
     rank: int | str | None,
     tucker: tuple[int | float | None, ...] | None,
     nonnegative: bool,
+    ridge: float,
+    max_iter: int | None,
+    tol: float | None,
     array: str | None,
     mask: str | None,
     missing: str | None,
@@ -121,16 +144,25 @@ def decompose(
     """
     if tucker is not None and rank is not None:
         raise Refusal("--rank and --tucker exclude each other: give one of them")
-    arguments = (file, rank, tucker, nonnegative, array, mask, missing, seed)
+    if tucker is not None and ridge:
+        raise Refusal("--ridge goes with --rank, not with --tucker")
+    options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "tol": tol}
+    if tucker is None:
+        options["ridge"] = ridge
+
+    def execute() -> Run:
+        source = read_input(file, array, mask, missing)
+        return _execute(Run(source, console, seed, options), rank, tucker)
+
     show = print_components if tucker is None else print_tucker
     with errors_in_one_line(), printing() as console:
         if out is None:
-            show(_execute(console, *arguments))
+            show(execute())
             return
         names = frozenset({ARRAYS, SUMMARY, *FIGURES})
         inputs = [file, *(Path(name) for name in (mask, missing) if name is not None)]
         with output_folder(out, COMMAND, names, inputs) as output:
-            run = _execute(console, *arguments)
+            run = execute()
             save(run, output)
         show(run)
         written = [name for name in (ARRAYS, SUMMARY, *FIGURES) if name in output.names]
@@ -138,32 +170,23 @@ def decompose(
 
 
 def _execute(
-    console: Console,
-    file: Path,
-    rank: int | str | None,
-    tucker: tuple[int | float | None, ...] | None,
-    nonnegative: bool,
-    array: str | None,
-    mask: str | None,
-    missing: str | None,
-    seed: int,
+    run: Run, rank: int | str | None, tucker: tuple[int | float | None, ...] | None
 ) -> Run:
-    """Read and decompose."""
-    source = read_input(file, array, mask, missing)
-    run = Run(source, console, seed, nonnegative)
-    say(run.console, source.description)
+    """Decompose what was read."""
+    say(run.console, run.source.description)
     start = time.perf_counter()
-    with warnings.catch_warnings(record=True) as caught, progress_meter(run.console) as meter:
-        warnings.simplefilter("always", lt.ConvergenceWarning)
+    # Only sparse tensors have kernels to compile.
+    telling = compiling_told() if run.source.is_sparse else nullcontext()
+    with telling, WORDING.warnings(run.notes), progress_meter(run.console) as meter:
         try:
-            if tucker is None:
-                _fit_components(run, rank, meter)
-            else:
-                _fit_tucker(run, tucker, meter)
-        except lt.InvalidInputError as error:
-            raise _with_advice(error, source) from error
+            with WORDING.errors():
+                if tucker is None:
+                    _fit_components(run, rank, meter)
+                else:
+                    _fit_tucker(run, tucker, meter)
+        except Refusal as error:
+            raise _with_advice(error, run.source) from error
     run.seconds = time.perf_counter() - start
-    run.notes += [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
     return run
 
 
@@ -198,25 +221,17 @@ def _fit_components(run: Run, rank: int | str | None, meter: Meter) -> None:
     run.found = lt.decompose(
         tensor,
         count,
-        nonnegative=run.nonnegative,
         mask=source.mask,
         random_state=run.seed,
         callback=show,
+        **run.options,
     )
     meter.step("certifying")
-    if source.mask is None:
-        run.certificate = lt.certify(run.found, tensor)
-    else:
-        run.certificate = lt.certify(run.found)
-        run.notes.append(
-            "With missing entries the certificate rests on the components and the residual alone."
-        )
+    run.certificate = lt.certify(run.found, tensor, mask=source.mask)
 
 
 def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -> None:
     source = run.source
-    if source.mask is not None:
-        raise Refusal("--tucker cannot leave out missing entries: use --rank K")
     kept = [mode for mode, entry in enumerate(ranks) if entry is not None]
     asked: Any = [ranks[mode] for mode in kept] if len(ranks) > 1 else ranks[0]
     if not kept:
@@ -232,8 +247,9 @@ def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -
         source.tensor,
         asked,
         modes=kept if len(kept) < len(ranks) else None,
-        nonnegative=run.nonnegative,
+        mask=source.mask,
         random_state=run.seed,
         # Shares of the energy are met without iterating, and there is nothing to show.
         callback=show if whole else None,
+        **run.options,
     )

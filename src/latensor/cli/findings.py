@@ -14,10 +14,31 @@ import latensor as lt
 from latensor.cli.console import visible
 from latensor.cli.files import Input
 from latensor.cli.saving import Output
+from latensor.cli.wording import Wording
 
 COMMAND = "latensor decompose"
 ARRAYS = "decomposition.npz"
 FIGURES = ("components.png", "history.png", "rank.png", "image.png")
+WORDING = Wording(
+    {
+        r"with lt\.match\b": "(--seed)",
+        r"by lt\.match\b": "by their vectors",
+        r"see what lt\.select_rank finds": "see what --rank auto finds",
+        r"lt\.select_rank\b": "--rank auto",
+        r"fit with ridge or nonnegative=True": "fit with --ridge or --nonnegative",
+        r"a ridge\b": "--ridge",
+        r"Pass it as `init` to go on": "Raise --max-iter",
+        r"mask=": "--mask=",
+        r"max_iter\b": "--max-iter",
+        r"rank\b(?==)": "--rank",
+    }
+)
+_ENDINGS = {
+    "CONVERGED": "converged",
+    "TARGET_REACHED": "the residual is as small as asked for",
+    "MAX_ITER": "ended before it converged; raise --max-iter",
+    "STOPPED": "stopped",
+}
 # Components that are listed one by one.
 _ROWS = 20
 _ABOUT_TUCKER = """
@@ -28,12 +49,17 @@ interpreted one by one, use --rank."""
 
 @dataclass
 class Run:
-    """One run of the command: what was read, what was found, and what there is to say."""
+    """One run of the command: what was read, what was found, and what there is to say.
+
+    Attributes
+    ----------
+    options : dict, arguments of `lt.decompose` or `lt.tucker`
+    """
 
     source: Input
     console: Console
     seed: int
-    nonnegative: bool
+    options: dict[str, Any]
     notes: list[str] = field(default_factory=list)
     selection: Any = None
     certificate: Any = None
@@ -57,7 +83,7 @@ def print_components(run: Run) -> None:
     """Print the components, how well they fit, and the certificate."""
     console, found = run.console, run.found
     if run.selection is not None:
-        say(console, f"\n{run.selection}\n")
+        say(console, f"\n{WORDING(run.selection)}\n")
     order = len(found.factors)
     table = _table("component", "weight", *(f"peak in mode {m}" for m in range(order) if order < 7))
     weights = np.asarray(found.weights)
@@ -74,7 +100,7 @@ def print_components(run: Run) -> None:
     _print_fit(run, f"CP of rank {found.rank}", parameters)
     for note in run.notes:
         say(console, f"Note: {note}")
-    say(console, f"\n{run.certificate}")
+    say(console, f"\n{WORDING(run.certificate)}")
 
 
 def print_tucker(run: Run) -> None:
@@ -113,7 +139,7 @@ def _print_fit(run: Run, form: str, parameters: int) -> None:
         say(run.console, f"Computed at once, in {run.seconds:.2f} s")
         return
     count = f"{found.n_iter} iteration" + ("" if found.n_iter == 1 else "s")
-    say(run.console, f"{count}, {run.seconds:.2f} s; {str(found.status).replace('`', '')}")
+    say(run.console, f"{count}, {run.seconds:.2f} s; {_ENDINGS[found.status.name]}")
 
 
 def _tucker_size(found: Any) -> int:
@@ -157,7 +183,7 @@ def save(run: Run, output: Output) -> None:
             "masked": source.mask is not None,
         },
         "kind": "cp" if is_cp else "tucker",
-        "nonnegative": run.nonnegative,
+        **run.options,
         "seed": run.seed,
         "ranks": [found.rank] if is_cp else list(found.core.shape),
         "weights": np.asarray(found.weights) if is_cp else None,

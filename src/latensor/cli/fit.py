@@ -31,7 +31,7 @@ Examples:
   latensor fit ica ecg.npy --components auto --out heart
   latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
 """
-_READING = ("columns", "array", "lengths", "weights", "views", "kinds")
+_READING = ("columns", "array", "lengths", "weights", "views", "kinds", "transpose")
 
 
 def _read_count(context: Any, parameter: Any, value: str | None) -> int | str | None:
@@ -92,6 +92,12 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
 @click.option("--weights", metavar="COLUMN", help="The column that says how often a row counts.")
 @click.option("--array", metavar="NAME", help="Which array of an .npz file holds the rows.")
 @click.option(
+    "--transpose",
+    is_flag=True,
+    help="The rows of the file are the columns to fit, named by its first column where that is "
+    "text.",
+)
+@click.option(
     "--header/--no-header",
     default=None,
     help="Whether the first line of a CSV file names its columns.  [default: told from it]",
@@ -109,7 +115,7 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
 @click.option(
     "--covariance",
     type=click.Choice(["spherical", "diag", "full", "tied"]),
-    help="For gaussian-hmm.  [default: diag]",
+    help="For gaussian and gaussian-hmm.  [default: full for gaussian, else diag]",
 )
 @click.option(
     "--noise",
@@ -166,7 +172,10 @@ def fit(
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class, as options give them."""
     names = (*_READING, "variance", "covariance", "noise", "method", "refine", "jobs")
-    given = {f"--{name}": options[name] for name in names if options[name] is not None}
+    typed = {f"--{name}": options[name] for name in names}
+    given = {
+        name: value for name, value in typed.items() if value is not None and value is not False
+    }
     settings = settings_of(entry, given)
     if settings.get("noise") == "none":
         settings["noise"] = None

@@ -73,11 +73,12 @@ class SeparatedTable:
         opener: Any = gzip.open if packed else open
         return opener(self.path, "rt", encoding="utf-8-sig", newline="")
 
-    def _load(self, columns: Sequence[int], kind: Any) -> Any:
+    def _load(self, columns: Sequence[int], kind: Any, converters: Any = None) -> Any:
         """What `np.loadtxt` makes of these columns, as `code` says."""
+        options = {**self._options(columns), "converters": converters}
         try:
             with self._opened() as stream:
-                return np.loadtxt(stream, ndmin=2, dtype=kind, **self._options(columns))
+                return np.loadtxt(stream, ndmin=2, dtype=kind, **options)
         except _DAMAGED as error:
             raise Refusal(f"{self.path} is damaged or truncated: {error}") from error
         except UnicodeDecodeError as error:
@@ -93,14 +94,15 @@ class SeparatedTable:
             "comments": None,
         }
 
-    def numbers(self, columns: Sequence[int]) -> Any:
+    def numbers(self, columns: Sequence[int], missing: bool = False) -> Any:
         """Columns as (n, c) numbers; text is refused by the name of its column."""
         try:
-            values = self._load(columns, np.float64)
+            values = self._load(columns, np.float64, _number_or_missing if missing else None)
         except ValueError as error:
-            self._refuse(columns)
+            self._refuse(columns, missing)
             raise Refusal(f"{self.path}: {error}") from error
-        refuse_missing(values, [self.names[c] for c in columns], self.path, self._skipped + 1)
+        names = [self.names[c] for c in columns]
+        refuse_missing(values, names, self.path, self._skipped + 1, missing)
         return values
 
     def words(self, column: int) -> Any:
@@ -115,7 +117,7 @@ class SeparatedTable:
         self._refuse([column])
         raise Refusal(f"{self.path}: {failure}")
 
-    def _refuse(self, columns: Sequence[int]) -> None:
+    def _refuse(self, columns: Sequence[int], missing: bool = False) -> None:
         """Find what could not be read, and say where it stands."""
         text: dict[int, str] = {}
         for row, (line, record) in enumerate(self._records(self._delimiter)):
@@ -127,12 +129,14 @@ class SeparatedTable:
                     f"{len(self.names)}"
                 )
             bad = [c for c in columns if not _is_number(record[c])]
+            if missing:
+                bad = [c for c in bad if record[c].strip()]
             if bad and row == int(self._has_header):
                 text = {c: record[c].strip() for c in bad}
-                missing = [c for c in bad if not text[c]]
-                if not missing:
+                empty = [c for c in bad if not text[c]]
+                if not empty:
                     break
-                bad = missing
+                bad = empty
             if bad:
                 field = record[bad[0]].strip()
                 found = f"holds {field!r}" if field else "is empty"
@@ -161,6 +165,10 @@ class SeparatedTable:
         parts = [repr(str(self.path)), *(f"{name}={value!r}" for name, value in options.items())]
         kind = ", dtype=str)[:, 0]" if words else ")"
         return f"np.loadtxt({', '.join(parts)}, ndmin=2{kind}"
+
+
+def _number_or_missing(field: str) -> float:
+    return float(field) if field.strip() else np.nan
 
 
 def _is_number(field: str) -> bool:

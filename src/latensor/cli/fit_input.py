@@ -10,11 +10,17 @@ from typing import Any
 import numpy as np
 
 from latensor.array_files import ArrayArchive
-from latensor.cli.fit_tables import Table, as_rows, find_columns, kind_of, listed, read_table
+from latensor.cli.fit_tables import (
+    Table,
+    TransposedTable,
+    as_rows,
+    find_columns,
+    kind_of,
+    listed,
+    read_table,
+)
 from latensor.cli.refusal import Refusal
 
-# A row tells of its state only where one stands before and one after it.
-_SHORTEST = 3
 # Names that a line of the description can bear.
 _NAMED = 6
 
@@ -29,6 +35,7 @@ class Reading:
     columns, views, lengths, weights, array : str or None
     kinds : str or None, "gaussian" or "categorical" per view, between commas
     header : bool or None
+    transpose : bool, whether what the model calls columns stands in rows
     """
 
     file: Path
@@ -39,6 +46,7 @@ class Reading:
     array: str | None = None
     kinds: str | None = None
     header: bool | None = None
+    transpose: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,6 +88,12 @@ def read_rows(reading: Reading) -> Data:
     return _of_rows(reading, table, columns)
 
 
+def read_incomplete(reading: Reading) -> Data:
+    """Rows (n, d) of numbers; NaN and empty fields were not observed."""
+    table, columns = _chosen(reading)
+    return _of_rows(reading, table, columns, missing=True)
+
+
 def read_line(reading: Reading) -> Data:
     """Rows (n, 1): numbers on a line."""
     table, columns = _chosen(reading)
@@ -87,9 +101,9 @@ def read_line(reading: Reading) -> Data:
 
 
 def read_points(reading: Reading) -> Data:
-    """Rows (n, p) of numbers in sequences."""
+    """Rows (n, p) of numbers in sequences; NaN and empty fields were not observed."""
     table, columns = _chosen(reading)
-    return _with_lengths(reading, table, _of_rows(reading, table, columns))
+    return _with_lengths(reading, table, _of_rows(reading, table, columns, missing=True))
 
 
 def read_symbols(reading: Reading) -> Data:
@@ -110,6 +124,8 @@ def _chosen(reading: Reading) -> tuple[Table, list[int]]:
     if kind_of(reading.file) == ".npz" and array is None:
         array = _only_array(reading)
     table = read_table(reading.file, reading.header, array)
+    if reading.transpose:
+        table = TransposedTable(table)
     if reading.columns is not None:
         return table, find_columns(table, reading.columns, "--columns")
     apart: set[int] = set()
@@ -163,11 +179,14 @@ def _only_array(reading: Reading) -> str | None:
     return leading[0] if leading else None
 
 
-def _of_rows(reading: Reading, table: Table, columns: list[int]) -> Data:
-    rows = table.numbers(columns)
+def _of_rows(reading: Reading, table: Table, columns: list[int], missing: bool = False) -> Data:
+    rows = table.numbers(columns, missing)
     names = tuple(table.names[c] for c in columns)
     width = "1 column" if len(columns) == 1 else f"{len(columns)} columns"
     described = "" if all(name.isdecimal() for name in names) else f" ({listed(names, _NAMED)})"
+    unobserved = int(np.isnan(rows).sum()) if rows.dtype.kind == "f" else 0
+    if unobserved:
+        described += f", {unobserved:,} values not observed"
     data = Data(
         (rows,),
         len(rows),
@@ -270,13 +289,6 @@ def _with_lengths(reading: Reading, table: Table, data: Data) -> Data:
         "lengths = np.diff(np.flatnonzero(np.r_[True, names[1:] != names[:-1], True]))",
     )
     lengths = np.diff(np.append(begins, len(values)))
-    few = np.flatnonzero(lengths < _SHORTEST)
-    if len(few):
-        raise Refusal(
-            f"{given}: {len(few)} of {len(lengths)} sequences are shorter than {_SHORTEST} rows, "
-            f"the first is {_shown(sequences[few[0]].item())} in row {begins[few[0]]}: join or "
-            "drop them"
-        )
     return _joined(data, lengths, [_shown(s) for s in sequences.tolist()], lines)
 
 

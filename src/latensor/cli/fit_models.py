@@ -6,7 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from latensor.cli.fit_input import Data, Reader, read_line, read_points, read_rows, read_symbols
+from latensor.cli.fit_input import (
+    Data,
+    Reader,
+    read_incomplete,
+    read_line,
+    read_points,
+    read_rows,
+    read_symbols,
+)
 from latensor.cli.fit_tables import nearest
 from latensor.cli.fit_views import read_pair, read_views
 from latensor.cli.fit_words import (
@@ -19,8 +27,8 @@ from latensor.cli.fit_words import (
 )
 from latensor.cli.refusal import Refusal
 
-_ROWS = ("--columns", "--array", "--weights")
-_CHAIN = ("--columns", "--array", "--lengths")
+_ROWS = ("--columns", "--array", "--weights", "--transpose")
+_CHAIN = ("--columns", "--array", "--lengths", "--transpose")
 _VIEWS = ("--views", "--weights")
 
 
@@ -140,6 +148,16 @@ MODELS = (
         _GAUSSIANS,
     ),
     Entry(
+        "gaussian",
+        "GaussianMixture",
+        "clusters of any shape (--covariance), from rows that may have gaps",
+        "columns of numbers; NaN and empty fields were not observed",
+        _MIXTURE,
+        read_incomplete,
+        _options(_ROWS, jobs="n_jobs", covariance="covariance_type"),
+        _GAUSSIANS,
+    ),
+    Entry(
         "product",
         "ProductMixture",
         "classes whose columns are independent, of any distribution",
@@ -224,10 +242,9 @@ MODELS = (
 )
 # What people type who come from elsewhere.
 _MEANT = {
-    "gmm": "spherical or diagonal",
-    "gaussianmixture": "spherical or diagonal",
+    "gmm": "gaussian, spherical or diagonal",
     "kmeans": "spherical",
-    "mixture": "spherical, diagonal or product",
+    "mixture": "gaussian, spherical, diagonal or product",
     "hmm": "categorical-hmm or gaussian-hmm",
     "fastica": "ica",
     "multiview": "multi-view",

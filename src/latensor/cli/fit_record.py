@@ -13,7 +13,6 @@ import numpy as np
 
 from latensor.cli.fit_input import Data
 from latensor.cli.fit_models import Entry
-from latensor.cli.fit_words import certificate_words
 from latensor.diagnostics.findings import plain
 
 PARAMETERS = "parameters.json"
@@ -23,7 +22,7 @@ ARRAYS = "parameters.npz"
 def certificate_content(model: Any) -> dict[str, Any]:
     """The certificate in types that JSON knows."""
     content: dict[str, Any] = model.certificate_.to_dict()
-    content["text"] = certificate_words(model)
+    content["text"] = str(model.certificate_)
     return content
 
 

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import re
 import time
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 import latensor as lt
+from latensor.cli.compiling import compiling_told
 from latensor.cli.findings import say
 from latensor.cli.fit_input import Data, Reading
 from latensor.cli.fit_models import MODELS, Entry
@@ -27,20 +23,27 @@ from latensor.cli.fit_record import (
     versions,
     write_answers,
 )
-from latensor.cli.fit_words import certificate_words, print_rows
+from latensor.cli.fit_words import print_rows
 from latensor.cli.progress import Meter, progress_meter
-from latensor.cli.refusal import Refusal
 from latensor.cli.saving import SUMMARY, Output
-from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.cli.wording import Wording
 
 COMMAND = "latensor fit"
 # All that the command may write, whatever the model: a run removes what an earlier one left.
 FILES = frozenset(
     {PARAMETERS, ARRAYS, SUMMARY}.union(*({e.kind.result, e.kind.picture} for e in MODELS))
 )
-# What the library calls an argument, and the option that sets it.
-_ARGUMENTS = re.compile(r"\b(n_components|refine|covariance_type|(?:variance|method|noise)(?==))")
-_OPTIONS = {"n_components": "--components", "covariance_type": "--covariance"}
+WORDING = Wording(
+    {
+        r"n_components\b": "--components",
+        r"covariance_type\b": "--covariance",
+        r"sample_weight\b": "--weights",
+        r"lengths\b(?= ?=| has| must)": "--lengths",
+        r"(refine|variance|method|noise|kinds)\b(?= ?=)": r"--\1",
+        r"random_state\b": "--seed",
+        r"n_jobs\b": "--jobs",
+    }
+)
 
 
 @dataclass
@@ -67,13 +70,13 @@ class Run:
 
 def execute(run: Run) -> None:
     """Read the file and fit the model."""
-    with progress_meter(run.console) as meter:
+    with compiling_told(), progress_meter(run.console) as meter:
         meter.step(f"reading {run.reading.file}")
         data = run.data = run.entry.read(run.reading)
         say(run.console, f"{run.reading.file}: {data.shape}")
         meter.step(f"fitting {run.entry.model} to {data.n_rows:,} rows")
         start = time.perf_counter()
-        with _warnings_as(run.notes), in_options():
+        with WORDING.warnings(run.notes), WORDING.errors():
             run.model = getattr(lt, run.entry.model)(**run.arguments)
             run.model.fit(*data.arguments, **data.keywords)
         run.seconds = time.perf_counter() - start
@@ -98,7 +101,7 @@ def print_findings(run: Run) -> None:
     say(console, f"{_passes(model)}{run.seconds:.2f} s")
     for note in run.notes:
         say(console, f"Note: {note}")
-    say(console, f"\n{certificate_words(model)}")
+    say(console, f"\n{WORDING(model.certificate_)}")
 
 
 def _count(model: Any) -> int:
@@ -177,23 +180,3 @@ def _draw(run: Run, output: Output) -> None:
     kind = run.entry.kind
     assert run.data is not None
     draw(kind.draw(plots, run.model, run.data), output.open(kind.picture))
-
-
-@contextmanager
-def _warnings_as(notes: list[str]) -> Iterator[None]:
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", lt.ConvergenceWarning)
-        yield
-    notes += [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
-
-
-@contextmanager
-def in_options() -> Iterator[None]:
-    """Let messages of the library name the options of the command in place of arguments."""
-    try:
-        yield
-    except (InvalidInputError, NotIdentifiableError) as error:
-        text = _ARGUMENTS.sub(lambda word: _OPTIONS.get(word[1], f"--{word[1]}"), str(error))
-        raise Refusal(text) from error
-    except np.linalg.LinAlgError as error:
-        raise Refusal(f"the numbers are too large, too small or too alike: {error}") from error

@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -35,8 +36,11 @@ class Table(Protocol):
         """What the columns are called."""
         ...
 
-    def numbers(self, columns: Sequence[int]) -> Any:
-        """Columns as (n, c) numbers; text is refused by the name of its column."""
+    def numbers(self, columns: Sequence[int], missing: bool = False) -> Any:
+        """Columns as (n, c) numbers; text is refused by the name of its column.
+
+        So are infinite values and, unless they are welcome as `missing`, NaN.
+        """
         ...
 
     def words(self, column: int) -> Any:
@@ -137,17 +141,29 @@ def as_rows(array: Any, name: str) -> Any:
     return array.reshape(len(array), -1)
 
 
-def refuse_missing(values: Any, names: Sequence[str], path: Path, first_line: int | None) -> None:
-    """Name the first value (n, c) that is missing or infinite, by row, line and column."""
+def refuse_missing(
+    values: Any,
+    names: Sequence[str],
+    path: Path,
+    first_line: int | None,
+    missing: bool = False,
+) -> None:
+    """Name the first value (n, c) that is missing or infinite, by row, line and column.
+
+    Parameters
+    ----------
+    missing : bool, whether NaN is welcome, as a value that was not observed
+    """
     if values.dtype.kind != "f" or np.isfinite(values.sum(dtype=np.float64)):
         return
-    bad = ~np.isfinite(values)
+    bad = np.isinf(values) if missing else ~np.isfinite(values)
     if not bad.any():
         return
     row, column = (int(i[0]) for i in np.nonzero(bad))
     line = "" if first_line is None else f" (line {row + first_line})"
     raise Refusal(
-        f"{path}: {int(bad.sum())} of {values.size} values are NaN or infinite, the first in row "
+        f"{path}: {int(bad.sum())} of {values.size} values are {'' if missing else 'NaN or '}"
+        "infinite, the first in row "
         f"{row}{line}, column {names[column]!r}: fill them or leave those rows out"
     )
 
@@ -160,16 +176,16 @@ class ArrayTable:
     array: str | None
     rows: Any
 
-    @property
+    @cached_property
     def names(self) -> tuple[str, ...]:
         """The numbers of the columns."""
         return tuple(str(j) for j in range(self.rows.shape[1]))
 
-    def numbers(self, columns: Sequence[int]) -> Any:
+    def numbers(self, columns: Sequence[int], missing: bool = False) -> Any:
         """Columns as (n, c) numbers."""
         whole = len(columns) == len(self.names) and list(columns) == sorted(columns)
         kept = self.rows if whole else self.rows[:, list(columns)]
-        refuse_missing(kept, [self.names[c] for c in columns], self.path, None)
+        refuse_missing(kept, [self.names[c] for c in columns], self.path, None, missing)
         return kept
 
     def words(self, column: int) -> Any:
@@ -184,6 +200,39 @@ class ArrayTable:
         if words:
             return f"{text}[:, {columns[0]}]"
         return text if len(columns) == len(self.names) else f"{text}[:, {list(columns)}]"
+
+
+class TransposedTable:
+    """A table on its side: its rows are the columns, named by the first one where that is text."""
+
+    def __init__(self, table: Table) -> None:
+        self.path = table.path
+        first = table.words(0)
+        named = first.dtype.kind not in "biuf"
+        inner = list(range(int(named), len(table.names)))
+        if not inner:
+            raise Refusal(f"{table.path} holds no numbers beside the names in its only column")
+        self._rows = table.numbers(inner, missing=True).T
+        self._code = f"{table.code(inner)}.T"
+        labels = first.tolist() if named else range(self._rows.shape[1])
+        self.names = tuple(str(label) for label in labels)
+
+    def numbers(self, columns: Sequence[int], missing: bool = False) -> Any:
+        """Columns as (n, c) numbers."""
+        kept = np.ascontiguousarray(self._rows[:, list(columns)])
+        refuse_missing(kept, [self.names[c] for c in columns], self.path, None, missing)
+        return kept
+
+    def words(self, column: int) -> Any:
+        """A column (n,) as it is."""
+        return self._rows[:, column]
+
+    def code(self, columns: Sequence[int], words: bool = False) -> str:
+        """The Python expression that reads these columns."""
+        if words:
+            return f"{self._code}[:, {columns[0]}]"
+        whole = len(columns) == len(self.names)
+        return self._code if whole else f"{self._code}[:, {list(columns)}]"
 
 
 class ParquetTable:
@@ -211,7 +260,7 @@ class ParquetTable:
         values = self._file.read(columns=[name]).column(0).to_numpy()
         return values if values.dtype.kind != "O" else values.astype(str)
 
-    def numbers(self, columns: Sequence[int]) -> Any:
+    def numbers(self, columns: Sequence[int], missing: bool = False) -> Any:
         """Columns as (n, c) numbers; text is refused by the name of its column."""
         parts = [self._column(c) for c in columns]
         text = [self.names[c] for c, part in zip(columns, parts, strict=True)
@@ -224,7 +273,7 @@ class ParquetTable:
                 f"columns of numbers by --columns{choose}"
             )
         values = np.column_stack(parts).astype(np.float64)
-        refuse_missing(values, [self.names[c] for c in columns], self.path, None)
+        refuse_missing(values, [self.names[c] for c in columns], self.path, None, missing)
         return values
 
     def words(self, column: int) -> Any:

@@ -51,11 +51,14 @@ def mixture_rows(model: Any, data: Data, width: int) -> Rows:
     several = isinstance(model.means_, list)
     means = np.hstack(model.means_) if several else np.asarray(model.means_)
     variances = np.hstack(model.variances_) if several else np.asarray(model.covariances_)
+    if variances.ndim == 3 or getattr(model, "covariance_type", None) == "tied":
+        diagonals = np.diagonal(variances, axis1=-2, axis2=-1)
+        variances = np.broadcast_to(diagonals, means.shape)
     if variances.ndim == 1:
         variances = variances[:, None]
+    spherical = variances.shape[1] == 1
     within = np.broadcast_to(model.weights_ @ variances, means.shape[1:])
     named = _numbered(data.names, means.shape[1])
-    spherical = variances.shape[1] == 1
     room = _room(width, 34 if spherical else 22)
     chosen = np.sort(_telling(means, within)[:room])
     head = ["component", "weight", *(["deviation"] if spherical else [])]
@@ -146,8 +149,3 @@ def print_rows(console: Console, found: Rows) -> None:
     console.print(table)
     if len(rows) > _ROWS:
         say(console, f"and {len(rows) - _ROWS} more")
-
-
-def certificate_words(model: Any) -> str:
-    """The certificate of a fitted model in plain words."""
-    return str(model.certificate_)

@@ -13,7 +13,7 @@ import scipy.sparse
 from rich.console import Console
 
 import latensor as lt
-from latensor.cli.corpus import Reading, in_options, open_source
+from latensor.cli.corpus import WORDING, Reading, open_source
 from latensor.cli.findings import say
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter, topic_meter
@@ -34,11 +34,11 @@ def apply_model(
     jobs : int, threads, or None for all processors
     console : for what is not the result
     """
-    with in_options():
+    with WORDING.errors():
         model: Any = lt.LatentDirichletAllocation.load(path)
         model.set_params(n_jobs=jobs)
     with topic_meter(console) as meter, meter.step("reading"):
-        with in_options():
+        with WORDING.errors():
             source, selector = _documents(model, reading, meter)
         if out is not None and out.suffix.lower() == ".npz":
             n_documents, n_empty = _write_arrays(model, source, selector, out)

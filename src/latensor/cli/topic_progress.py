@@ -17,6 +17,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from latensor.cli.compiling import compiling_told
+
 # What the stages of a fit are called for people.
 _STAGES = {
     "reading": "counting words",
@@ -92,15 +94,18 @@ class TopicMeter:
 @contextmanager
 def topic_meter(console: Console) -> Iterator[TopicMeter]:
     """A meter that disappears when its work is done, and shows nothing in a pipe."""
-    with Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.fields[detail]}"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(compact=True),
-        console=console,
-        transient=True,
-        disable=not console.is_terminal,
-    ) as progress:
+    with (
+        compiling_told(),
+        Progress(
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.fields[detail]}"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(compact=True),
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+        ) as progress,
+    ):
         yield TopicMeter(progress)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 import latensor as lt
-from latensor.cli.corpus import Corpus, Reading, in_options, opened_corpus
+from latensor.cli.corpus import WORDING, Corpus, Reading, opened_corpus
 from latensor.cli.findings import say
 from latensor.cli.topic_progress import TopicMeter, topic_meter
 from latensor.report import Reproduction, TopicPage
@@ -74,12 +73,11 @@ def learn(reading: Reading, wish: Wish, console: Console, n_examples: int) -> Le
             corpus = stack.enter_context(opened_corpus(reading, meter))
         for remark in (*corpus.remarks, *filter(None, [corpus.advice])):
             say(console, remark)
-        caught = stack.enter_context(warnings.catch_warnings(record=True))
-        warnings.simplefilter("always", lt.ConvergenceWarning)
-        model = _fitted(corpus, wish, meter)
-        with meter.step("describing the topics", "description"):
-            page = _described(model, corpus, reading, wish, meter, n_examples)
-        notes = [str(w.message) for w in caught if issubclass(w.category, lt.ConvergenceWarning)]
+        notes: list[str] = []
+        with WORDING.warnings(notes):
+            model = _fitted(corpus, wish, meter)
+            with meter.step("describing the topics", "description"):
+                page = _described(model, corpus, reading, wish, meter, n_examples)
     before, after = dict(list(meter.seconds.items())[:-1]), meter.seconds["description"]
     return Learned(model, page, notes, {**before, **model.stage_seconds_, "description": after})
 
@@ -93,7 +91,7 @@ def _fitted(corpus: Corpus, wish: Wish, meter: TopicMeter) -> Any:
     model: Any = lt.LatentDirichletAllocation(
         wish.topics, refine=wish.refine, random_state=wish.seed, n_jobs=wish.jobs, callback=show
     )
-    with in_options():
+    with WORDING.errors():
         model.fit(corpus.documents)
     return model.set_params(callback=None)
 
@@ -161,7 +159,7 @@ def print_topics(learned: Learned, console: Console) -> None:
     model, page = learned.model, learned.page
     selection = getattr(model, "selection_", None)
     if selection is not None:
-        say(console, f"\n{selection}")
+        say(console, f"\n{WORDING(selection)}")
         if selection.candidates and selection.n_components == max(selection.candidates):
             say(
                 console,
@@ -199,7 +197,7 @@ def print_topics(learned: Learned, console: Console) -> None:
         say(console, f"Note: {note}")
     certificate = getattr(model, "certificate_", None)
     if certificate is not None:
-        say(console, f"\n{certificate}\n")
+        say(console, f"\n{WORDING(certificate)}\n")
     seconds = learned.seconds
     stages = ", ".join(f"{name} {value:.2f} s" for name, value in seconds.items())
     say(console, f"Time: {sum(seconds.values()):.2f} s ({stages})")

@@ -29,7 +29,8 @@ def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Fi
 
     Two features are drawn as they are. Of more, the plane is that in which the means, in units of
     the deviations within components, spread the most. One feature is drawn by `density`. At most
-    4000 samples are shown, and with more than 12 components ellipses of one deviation.
+    4000 samples are shown, those with gaps where the model expects them, and with more than 12
+    components ellipses of one deviation.
 
     Parameters
     ----------
@@ -42,13 +43,13 @@ def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Fi
     matplotlib Figure; `latensor.plots.save` writes it
     """
     checked_model(model, ("weights_", "means_", "predict"), "mixture")
-    weights, means, variances = _components(model)
+    weights, means, covariances = components_of(model)
     n_features = means.shape[1]
     named = checked_names(names, n_features, "names", "feature")
     if n_features == 1:
         return density(model, X, name=named[0])
     samples, labels, total = _shown(model, X, n_features)
-    plane = _Plane.of(weights, means, variances, samples, named)
+    plane = _Plane.of(weights, means, variances_of(covariances), samples, named)
     points, centers = plane.points(samples), plane.points(means)
     colours = np.array(apart(centers))
     count = len(weights)
@@ -56,7 +57,7 @@ def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Fi
     axis, bars = figure.subplots(1, 2, width_ratios=(3.4, 1.0))
     size = float(np.clip(6000 / len(points), 5.0, 18.0))
     axis.scatter(*points.T, s=size, c=colours[labels], alpha=0.45, linewidths=0, rasterized=True)
-    _draw_ellipses(axis, plane, centers, variances, colours)
+    _draw_ellipses(axis, plane, centers, covariances, colours)
     axis.set_xlabel(plane.labels[0])
     axis.set_ylabel(plane.labels[1])
     shown = "" if total == len(points) else f"{len(points):,} of "
@@ -68,20 +69,27 @@ def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Fi
     return figure
 
 
-def _components(model: Any) -> tuple[Any, Any, Any]:
-    """Weights (k,), means (k, d) and variances (k, d), views side by side."""
+def components_of(model: Any) -> tuple[Any, Any, Any]:
+    """Weights (k,), means (k, d), and variances (k, d) or covariances (k, d, d).
+
+    The views of a `MultiViewMixture` stand side by side.
+    """
     several = isinstance(model.means_, list | tuple)
     means = np.hstack(model.means_) if several else np.asarray(model.means_)
     given = np.hstack(model.variances_) if several else np.asarray(model.covariances_)
     if given.ndim == 1:
         given = given[:, None]
-    if given.ndim != 2:
-        raise InvalidInputError(
-            f"model has covariances of shape {given.shape}: clusters are drawn for spherical and "
-            "diagonal ones"
-        )
-    variances = np.broadcast_to(given, means.shape).astype(float)
-    return np.asarray(model.weights_, dtype=float), means.astype(float), variances
+    if getattr(model, "covariance_type", None) == "tied":
+        given = given[None]
+    count, d = means.shape
+    shape = (count, d, d) if given.ndim == 3 else (count, d)
+    covariances = np.broadcast_to(given, shape).astype(float)
+    return np.asarray(model.weights_, dtype=float), means.astype(float), covariances
+
+
+def variances_of(covariances: Any) -> Any:
+    """Variances (k, d) of what `components_of` gives."""
+    return np.einsum("jaa->ja", covariances) if covariances.ndim == 3 else covariances
 
 
 def _shown(model: Any, X: Any, n_features: int) -> tuple[Any, Any, int]:
@@ -97,6 +105,8 @@ def _shown(model: Any, X: Any, n_features: int) -> tuple[Any, Any, int]:
     if rows.ndim != 2 or rows.shape[1] != n_features or not len(rows):
         raise InvalidInputError(f"X has shape {rows.shape}: expected (n, {n_features})")
     kept_rows = rows[_chosen(len(rows))]
+    if hasattr(model, "impute"):
+        kept_rows = np.asarray(to_host(model.impute(kept_rows)))
     return kept_rows, np.asarray(to_host(model.predict(kept_rows))), len(rows)
 
 
@@ -156,10 +166,13 @@ def _leading(direction: Any, names: Sequence[str]) -> str:
     return ", ".join(f"{s}{names[i]}" for s, i in zip(signs, strong, strict=True)) + more
 
 
-def _draw_ellipses(axis: Any, plane: _Plane, centers: Any, variances: Any, colours: Any) -> None:
+def _draw_ellipses(axis: Any, plane: _Plane, centers: Any, covariances: Any, colours: Any) -> None:
     roomy = len(centers) <= _ROOMY
     for j, center in enumerate(centers):
-        shape = (plane.directions * variances[j][:, None]).T @ plane.directions
+        spread = covariances[j]
+        wide = spread.ndim == 2
+        spread = spread @ plane.directions if wide else spread[:, None] * plane.directions
+        shape = plane.directions.T @ spread
         values, vectors = np.linalg.eigh(shape)
         angle = float(np.degrees(np.arctan2(vectors[1, 1], vectors[0, 1])))
         across = (4.0 if roomy else 2.0) * np.sqrt(np.maximum(values[::-1], 0.0))

@@ -46,7 +46,8 @@ def density(model: Any, X: Any, *, sample_weight: Any = None, name: str | None =
     counts = np.ones(len(values)) if sample_weight is None else np.asarray(sample_weight, float)
     figure = new_figure(8.0, 4.4)
     axis = figure.subplots()
-    deviations = np.sqrt(np.asarray(model.covariances_, dtype=float).reshape(-1))
+    given = np.asarray(model.covariances_, dtype=float).reshape(-1)
+    deviations = np.sqrt(np.broadcast_to(given, len(model.weights_)))
     draw_densities(
         axis, values, counts, np.asarray(model.weights_), np.asarray(model.means_)[:, 0], deviations
     )
