@@ -45,6 +45,7 @@ _HOMES = {
         "GaussianMixture",
         "ICA",
         "LatentDirichletAllocation",
+        "LatentTree",
         "MultiViewMixture",
         "PCA",
         "PearsonMixture",
@@ -56,7 +57,7 @@ _HOMES = {
     "moments": (),
     "plots": (),
     "report": (),
-    "sources": ("read_documents",),
+    "sources": ("read_documents", "robinson_foulds"),
     "tensors": (
         "CPTensor",
         "Contractible",

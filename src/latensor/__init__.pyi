@@ -36,6 +36,7 @@ from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
 from latensor.models import GaussianHMM as GaussianHMM
 from latensor.models import GaussianMixture as GaussianMixture
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
+from latensor.models import LatentTree as LatentTree
 from latensor.models import MultiViewMixture as MultiViewMixture
 from latensor.models import PearsonMixture as PearsonMixture
 from latensor.models import ProductMixture as ProductMixture
@@ -43,6 +44,7 @@ from latensor.models import SingleTopic as SingleTopic
 from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
 from latensor.models import load as load
 from latensor.sources import read_documents as read_documents
+from latensor.sources import robinson_foulds as robinson_foulds
 from latensor.tensors import Contractible as Contractible
 from latensor.tensors import CPTensor as CPTensor
 from latensor.tensors import KruskalRank as KruskalRank

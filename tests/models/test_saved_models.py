@@ -20,6 +20,7 @@ LINE = lt.datasets.make_pearson(300, separation=5, random_state=1).samples
 COUNTS = np.random.default_rng(0).multinomial(
     30, np.repeat([[0.4, 0.3, 0.2, 0.06, 0.04], [0.04, 0.06, 0.1, 0.3, 0.5]], 100, axis=0)
 )
+TREE = lt.datasets.make_tree(300, 6, model="general", random_state=0).X
 SYMBOLS = np.random.default_rng(0).integers(0, 3, 400)
 
 MODELS = {
@@ -34,12 +35,13 @@ MODELS = {
     "ICA": ({"n_components": 2}, (SOURCES,)),
     "GaussianHMM": ({"n_components": 2}, (MIXED,)),
     "CategoricalHMM": ({"n_components": 2}, (SYMBOLS,)),
+    "LatentTree": ({}, (TREE,)),
     "LatentDirichletAllocation": ({"n_components": 2}, (COUNTS,)),
     "SingleTopic": ({"n_components": 2}, (COUNTS,)),
 }
 RESUMABLE = (
     "PCA", "CCA", "SphericalGaussianMixture", "DiagonalGaussianMixture", "GaussianMixture",
-    "ProductMixture", "PearsonMixture", "MultiViewMixture", "ICA",
+    "ProductMixture", "PearsonMixture", "MultiViewMixture", "ICA", "LatentTree",
 )  # fmt: skip
 ANSWERS = ("predict", "predict_proba", "score_samples", "transform", "score", "bic", "perplexity")
 _fitted = {}

@@ -202,3 +202,19 @@ def test_anything_else_is_refused(draw, message):
     model, X = mixture(2, 3)
     with pytest.raises(InvalidInputError, match=message):
         draw(model, X)
+
+
+def test_a_tree_names_its_leaves_and_shows_weak_support():
+    data = lt.datasets.make_tree(150, 14, shape="coalescent", random_state=0)
+    model = lt.LatentTree(random_state=0, refine=0).fit(data.X)
+    figure = plots.tree(model, names=[f"leaf {i}" for i in range(14)])
+    texts = [text.get_text() for text in figure.axes[0].texts]
+    assert {f"leaf {i}" for i in range(14)} <= set(texts)
+    weak = [v for v in model.tree_.splits().values() if model.tree_.support[v] < 0.95]
+    assert len(texts) - 14 >= len(weak) > 0
+    lines = figure.axes[0].collections[0]
+    assert isinstance(lines, LineCollection)
+    assert len(lines.get_segments()) == len(model.tree_)  # one edge is cut by the root
+    assert no_global_state()
+    with pytest.raises(InvalidInputError, match="LatentTree"):
+        plots.tree(object())

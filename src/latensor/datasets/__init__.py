@@ -10,6 +10,7 @@ from latensor.datasets.planted import PlantedDocuments
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.datasets.sources_mixed import make_ica, make_pearson
 from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
+from latensor.datasets.trees import make_tree
 
 __all__ = [
     "PlantedDocuments",
@@ -23,5 +24,6 @@ __all__ = [
     "make_single_topic",
     "make_spherical_mixture",
     "make_topics",
+    "make_tree",
     "write_bag_of_words",
 ]

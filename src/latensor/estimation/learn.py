@@ -393,7 +393,7 @@ def _refined(
         other = None if given is not None else model.review(frame, search, reached)
         if other is not None:
             again = refinement.converge(other.state)
-            if again.statistics.value > refined.statistics.value:
+            if again.statistics.objective > refined.statistics.objective:
                 reached = _adopted(answer, other, again)
             reached = replace(reached, n_iter=refined.n_iter + again.n_iter)
     more = model.evidence(frame, search, reached)

@@ -13,6 +13,7 @@ from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.topics.single_topic import SingleTopic
+from latensor.models.trees.estimator import LatentTree
 from latensor.models.views.multi_view import MultiViewMixture
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "GaussianHMM",
     "GaussianMixture",
     "LatentDirichletAllocation",
+    "LatentTree",
     "MultiViewMixture",
     "PearsonMixture",
     "ProductMixture",

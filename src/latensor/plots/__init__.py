@@ -12,6 +12,7 @@ from latensor.plots.scores import scores
 from latensor.plots.signals import signals
 from latensor.plots.states import states
 from latensor.plots.topic_count import topic_count
+from latensor.plots.tree import tree
 
 __all__ = [
     "clusters",
@@ -26,4 +27,5 @@ __all__ = [
     "signals",
     "states",
     "topic_count",
+    "tree",
 ]

@@ -94,7 +94,7 @@ def em(
         if offset is not None:
             value = factor * value + family.complete(offset, at)
             sums, weight = plus(times(sums, factor), offset), factor * weight + offset["weight"]
-        history.append(float(value) / weight)
+        history.append((float(value) + family.log_prior(at)) / weight)
         return family.maximize(sums, at), history[-1]
 
     def reached(converged: bool) -> Climb[State]:
@@ -238,12 +238,12 @@ class Refinement(Generic[State]):
             new, steps = self.corrected(at, tol)
             found = self._at(new)
             n_iter += steps + 1
-            if not found.value >= at.value:
+            if not found.objective >= at.objective:
                 # The sample led astray: a plain step over all data never does.
                 found = self._at(at.maximized())
                 n_iter += 1
-            gain, at = found.value - at.value, found
-            history = (*history, at.value)
+            gain, at = found.objective - at.objective, found
+            history = (*history, at.objective)
             if gain < tol:
                 return Refined(at, n_iter, True, history)
         return Refined(at, n_iter, False, history)

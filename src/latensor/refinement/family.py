@@ -50,6 +50,10 @@ class Family(Generic[State]):
         """The complete-data log-likelihood of statistics at a state: what `maximize` maximizes."""
         raise NotImplementedError(f"{type(self).__name__} must give its complete likelihood")
 
+    def log_prior(self, state: State) -> float:
+        """What is added to the log-likelihood where `maximize` finds the mode of a posterior."""
+        return 0.0
+
     def pack(self, state: State) -> Array:
         """The parameters as one vector of unbounded numbers."""
         raise NotImplementedError(f"{type(self).__name__} must pack its parameters")
@@ -92,6 +96,11 @@ class Statistics(Sums, Generic[State]):
     def value(self) -> float:
         """The log-likelihood per sample."""
         return float(self.seen()["log_likelihood"]) / self.weight
+
+    @property
+    def objective(self) -> float:
+        """The log-likelihood per sample, with the prior: what EM raises."""
+        return self.value + self.family.log_prior(self.state) / self.weight
 
     def maximized(self) -> State:
         """The parameters after one step of EM."""

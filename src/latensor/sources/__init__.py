@@ -1,5 +1,6 @@
 """Where data come from: memory, batches of the caller, files, collections of Dask and Spark."""
 
+from latensor.sources.alignment import read_alignment
 from latensor.sources.batches import BatchSource
 from latensor.sources.collections import from_dask
 from latensor.sources.files import read_documents
@@ -8,6 +9,7 @@ from latensor.sources.partitions import Partitioned, partitions
 from latensor.sources.shard_files import shards
 from latensor.sources.source import DocumentSource, as_source
 from latensor.sources.spool import Spool
+from latensor.sources.tree import Tree, robinson_foulds
 
 __all__ = [
     "BatchSource",
@@ -15,9 +17,12 @@ __all__ = [
     "MatrixSource",
     "Partitioned",
     "Spool",
+    "Tree",
     "as_source",
     "from_dask",
     "partitions",
+    "read_alignment",
     "read_documents",
+    "robinson_foulds",
     "shards",
 ]

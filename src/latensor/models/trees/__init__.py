@@ -1,0 +1,1 @@
+"""Latent trees: structure and conditional distributions from the leaves."""

@@ -1,0 +1,154 @@
+"""Affinities of pairs of leaves that are multiplicative along paths, and their distances."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.optimize import nnls
+
+from latensor.arrays import Array
+from latensor.exceptions import NotIdentifiableError
+from latensor.models.trees.sums import PairProbabilities
+from latensor.sources.tree import Tree
+
+# Leaves up to which lengths are fitted to all pairs by weighted least squares.
+_ALL_PAIRS = 160
+
+
+@dataclass(frozen=True, eq=False)
+class Affinity:
+    """How close leaves are.
+
+    Attributes
+    ----------
+    values : (n, n) R, multiplicative along paths; signed
+    distances : (n, n) D, additive along paths, cut where R is lost in noise
+    saturated : (n, n) bool, pairs whose distance was cut
+    weights : (n, n), inverse variances of the distances up to a factor
+    order : int, states k: R is of order k
+    """
+
+    values: Any
+    distances: Any
+    saturated: Any
+    weights: Any
+    order: int
+
+
+def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:
+    """Log-determinant (paralinear) distances of joint tables.
+
+    R_ij = det P_ij / (prod p_i prod p_j)^1/2 and D_ij = -log max(R_ij, S^(-k/2)) / k; with more
+    symbols than states the product of the k largest singular values of
+    diag(p_i)^-1/2 P_ij diag(p_j)^-1/2 stands for R.
+    """
+    tables, k = pairs.tables, n_states
+    n, d = tables.shape[0], tables.shape[2]
+    marginals = pairs.marginals
+    constant = np.flatnonzero(marginals.max(axis=1) >= 1.0)
+    if len(constant):
+        raise NotIdentifiableError(
+            f"leaves {', '.join(map(str, constant[:8]))} of X are constant: a leaf that never "
+            "varies says nothing about the tree; leave it out"
+        )
+    # A symbol that a leaf lacks would make its product of frequencies zero.
+    sites = np.maximum(pairs.totals, 1.0)
+    floor = 0.5 / np.maximum(np.diag(sites), 1.0)
+    marginals = np.maximum(marginals, floor[:, None])
+    scale = np.sqrt(marginals)
+    i, j = np.triu_indices(n, 1)
+    scaled = tables[i, j] / scale[i][:, :, None] / scale[j][:, None, :]
+    values = np.eye(n)
+    if k == d:
+        values[i, j] = np.linalg.det(scaled)
+    else:
+        values[i, j] = np.linalg.svd(scaled, compute_uv=False)[..., :k].prod(axis=-1)
+    values[j, i] = values[i, j]
+    least = np.minimum(sites, 1e300) ** (-k / 2)
+    size = values * np.outer(*(leaf_signs(values),) * 2)
+    saturated = size <= least
+    distances = -np.log(np.minimum(np.maximum(size, least), 1.0)) / k
+    np.fill_diagonal(distances, 0.0)
+    weights = np.where(saturated, least**2, np.maximum(size, least) ** 2) * sites
+    np.fill_diagonal(saturated, False)
+    return Affinity(values, distances, saturated, weights, k)
+
+
+def correlation_affinity(correlations: Array, weight: float) -> Affinity:
+    """R = |rho|, D = -log |rho|."""
+    size = np.abs(correlations)
+    least = 1 / np.sqrt(max(weight, 2.0))
+    saturated = size <= least
+    distances = -np.log(np.clip(size, least, 1.0))
+    np.fill_diagonal(distances, 0.0)
+    kept = np.clip(size, least, 1 - 1e-9)
+    return Affinity(size, distances, saturated, kept**2 / (1 - kept**2) ** 2, 1)
+
+
+def leaf_signs(values: Array) -> Array:
+    """Signs (n,) that make as much of a signed affinity positive as they can.
+
+    Names of symbols that differ between leaves, and hidden variables, leave the signs free.
+    """
+    n = len(values)
+    size = np.abs(values)
+    signs, done = np.ones(n), np.zeros(n, dtype=bool)
+    # Along the tree of the largest affinities, whose signs are the surest.
+    nearest, best = np.zeros(n, dtype=np.int64), size[0].copy()
+    done[0] = True
+    for _ in range(n - 1):
+        i = int(np.argmax(np.where(done, -1.0, best)))
+        signs[i] = signs[nearest[i]] * (-1.0 if values[i, nearest[i]] < 0 else 1.0)
+        done[i] = True
+        closer = ~done & (size[i] > best)
+        nearest[closer], best[closer] = i, size[i, closer]
+    return signs
+
+
+def fitted_lengths(tree: Tree, affinity: Affinity) -> Array:
+    """Lengths (N,) of the edges above all nodes, not negative, by weighted least squares.
+
+    Pairs whose distance was cut have next to no weight; of more than 160 leaves balanced means
+    of distances are used, which need no system of equations.
+    """
+    n = tree.n_observed
+    lengths = np.zeros(len(tree))
+    free = np.flatnonzero(tree.parent >= 0)
+    if n > _ALL_PAIRS:
+        return _balanced_lengths(tree, affinity.distances)
+    i, j = np.triu_indices(n, 1)
+    design = tree.path_signs()[:, free].astype(np.float64)
+    weights = affinity.weights[i, j]
+    root = np.sqrt(weights / weights.max())
+    # Lengths that no pair of weight sees stay at zero, by a ridge far below rounding of the rest.
+    gram = (design * root[:, None] ** 2).T @ design
+    target = (design * root[:, None] ** 2).T @ affinity.distances[i, j]
+    ridge = 1e-12 * float(np.trace(gram)) / len(gram)
+    factor = np.linalg.cholesky(gram + ridge * np.eye(len(gram))).T
+    lengths[free] = nnls(factor, np.linalg.solve(factor.T, target), maxiter=30 * len(free))[0]
+    return lengths
+
+
+def _balanced_lengths(tree: Tree, distances: Array) -> Array:
+    """Lengths under balanced minimum evolution: of the edge above v, A, B | C, D around it."""
+    from latensor.models.trees.joining import balanced_means
+
+    around = tree.neighbours()
+    index, means = balanced_means(around, distances)
+    lengths = np.zeros(len(tree))
+    for v, parent in enumerate(tree.parent):
+        u = int(parent)
+        if u < 0:
+            continue
+        here = [index[w, v] for w in around[v] if w != u] or [index[v, u]]
+        there = [index[w, u] for w in around[u] if w != v] or [index[u, v]]
+        across = np.mean([means[a, b] for a in here for b in there])
+        inside = [
+            np.mean([means[a, b] for a in side for b in side if a != b]) / 2
+            for side in (here, there)
+            if len(side) > 1
+        ]
+        lengths[v] = max(across - sum(inside), 0.0)
+    return lengths

@@ -1,0 +1,408 @@
+"""What tables and likelihood of the leaves say about a latent tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from latensor.arrays import Array
+from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.trees.affinity import (
+    Affinity,
+    correlation_affinity,
+    fitted_lengths,
+    leaf_signs,
+    logdet_affinity,
+)
+from latensor.models.trees.family import TreeFamily, TreeState, normalized
+from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
+from latensor.models.trees.read_off import (
+    lengths_state,
+    node_marginals,
+    read_nodes,
+    views_of,
+    views_state,
+)
+from latensor.models.trees.structure import (
+    find_topology,
+    group_count,
+    measured_support,
+    resample_counts,
+)
+from latensor.models.trees.sums import (
+    LeafMoments,
+    PairProbabilities,
+    PairTables,
+    TripleTables,
+)
+from latensor.moments.sums import Folded, Grouped, Joint
+from latensor.refinement.em import Refinement, best_start, em
+from latensor.refinement.family import Statistics
+from latensor.sources.tree import Tree
+
+# Pseudo-counts per row that are compared on held-out sites, and the one where they are not.
+_SHRINKAGES = (10.0, 30.0, 100.0, 300.0)
+SHRINKAGE = 30.0
+# Steps of EM by which starts and pseudo-counts are compared.
+_TRIAL_STEPS = 8
+# A third moment in noise says nothing: its weakest view in units of its standard error.
+_READABLE = 3.0
+# Starts beside the read-off where hidden states have no names in common with symbols.
+_RANDOM_STARTS = 2
+
+
+@dataclass(frozen=True)
+class CategoricalTreeModel(Model[TreeState]):
+    """The settings of a tree of symbols."""
+
+    n_states: int
+    n_symbols: int
+    topology: str
+    shrinkage: float | str
+    support: str | None
+    names: tuple[str, ...]
+    row_limit: int
+    pilot_size: ClassVar[int] = 2_000
+    first_steps: ClassVar[int] = 0
+
+    def affinity(self, pairs: Any) -> Affinity:
+        """Log-determinants of all pairs."""
+        return logdet_affinity(pairs.finalize(), self.n_states)
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        _check_leaves(len(self.names))
+        pairs, support, tree = surveyed(self, run, PairTables(self.n_symbols), streaming)
+        views = views_of(tree, tree.distances(), self.n_symbols)
+        values = {"tree": replace(tree, support=support), "views": views}
+        return Frame(values, {"pairs": pairs}, float(pairs.seen()["weight"]))
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        return {
+            "pairs": PairTables(self.n_symbols),
+            "triples": TripleTables(frame["views"], self.n_symbols),
+        }
+
+    def tree_of(self, frame: Frame, affinity: Affinity) -> Tree:
+        """The tree of all data: that of the frame, unless a stream has seen enough to change it."""
+        known: Tree = frame["tree"]
+        if frame.pilot is None:
+            return known
+        fresh = find_topology(self.topology, affinity, self.names)
+        if set(fresh.splits()) == set(known.splits()):
+            return replace(known, length=fitted_lengths(known, affinity))
+        return fresh
+
+    def read_off(self, frame: Frame, moments: Joint, rng: np.random.Generator) -> Answer[TreeState]:
+        affinity = self.affinity(moments["pairs"])
+        return self._read(frame, moments, affinity, self.tree_of(frame, affinity))
+
+    def read_near(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator, state: TreeState
+    ) -> Answer[TreeState]:
+        return self._read(frame, moments, self.affinity(moments["pairs"]), state.tree)
+
+    def _read(
+        self, frame: Frame, moments: Joint, affinity: Affinity, tree: Tree
+    ) -> Answer[TreeState]:
+        pairs = moments["pairs"].finalize()
+        by_lengths = lengths_state(tree, pairs.marginals, self.n_states)
+        by_views, weakest = None, 0.0
+        if set(tree.splits()) == set(frame["tree"].splits()) and len(tree) == len(frame["tree"]):
+            triples = moments["triples"].finalize()
+            readings = read_nodes(tree, pairs, triples, frame["views"], self.n_states)
+            if readings and all(r is not None for r in readings):
+                weakest = min(r.condition if r.gap > 0 else 0.0 for r in readings if r is not None)
+                by_views = views_state(tree, readings, tree.distances(), by_lengths)
+        starts = {"lengths": by_lengths}
+        if by_views is not None:
+            starts["views"] = by_views
+        sure = by_views is not None and weakest * np.sqrt(pairs.weight) > _READABLE
+        evidence = {
+            "starts": starts,
+            "affinity": affinity,
+            "n_samples": pairs.weight,
+            "condition": weakest,
+            "common_names": self.n_states == self.n_symbols and names_agree(pairs, affinity),
+        }
+        chosen = by_views if sure and by_views is not None else by_lengths
+        name = "views" if sure else "lengths"
+        return Answer(chosen, evidence, doubtful=True, start=name)
+
+    def family(self, frame: Frame) -> TreeFamily:
+        return TreeFamily(self.n_symbols)
+
+    def sample_size(self, frame: Frame) -> int:
+        return self.row_limit
+
+    def search(self, frame: Frame, search_: Search[TreeState]) -> Start[TreeState]:
+        starts: Mapping[str, TreeState] = search_.evidence["starts"]
+        centre, common = starts["lengths"], search_.evidence["common_names"]
+        if common:
+            shrinkage = self._shrinkage(search_, centre)
+            candidates = {n: shrunk(state, centre, shrinkage) for n, state in starts.items()}
+        else:
+            # Lengths say nothing about states without names: other starts stand beside the views.
+            shrinkage = 1.0 if isinstance(self.shrinkage, str) else float(self.shrinkage)
+            tried = {n: state for n, state in starts.items() if n != "lengths"}
+            for number in range(_RANDOM_STARTS):
+                tried[f"random {number}"] = perturbed(centre, search_.rng)
+            candidates = {n: shrunk(s, _marginals(s), shrinkage) for n, s in tried.items()}
+            first = next(iter(candidates.values())).prior
+            candidates = {n: replace(s, prior=first) for n, s in candidates.items()}
+        names, evidence = list(candidates), {"shrinkage": shrinkage}
+        if not search_.to_convergence or len(names) == 1:
+            return Start(candidates[names[0]], names[0], evidence=evidence)
+        best, climb = best_start(
+            search_.fold, search_.family, list(candidates.values()), max_iter=_TRIAL_STEPS
+        )
+        return Start(climb.state, names[best], evidence=evidence)
+
+    def _shrinkage(self, search_: Search[TreeState], centre: TreeState) -> float:
+        """The pseudo-count that predicts held-out sites best."""
+        if not isinstance(self.shrinkage, str):
+            return float(self.shrinkage)
+        units = search_.sample
+        half = np.arange(len(units)) % 2 == 0
+        if not search_.to_convergence or half.sum() < 10:
+            return SHRINKAGE
+        learn, test = (search_.folds(units.take(np.flatnonzero(h))) for h in (half, ~half))
+        scores = []
+        for value in _SHRINKAGES:
+            climb = em(
+                learn,
+                search_.family,
+                shrunk(centre, centre, value),
+                max_iter=_TRIAL_STEPS,
+                prepared=True,
+            )
+            scores.append(test(Statistics(search_.family, climb.state, True)).value)
+        return float(_SHRINKAGES[int(np.argmax(scores))])
+
+    def corrected(
+        self, run: Run, frame: Frame, sums: Joint, answer: Answer[TreeState]
+    ) -> Answer[TreeState] | None:
+        """EM on the sample at hand, where all tables give another tree than the pilot's."""
+        at = sums["statistics"]
+        assert answer.state is not None
+        if set(answer.state.tree.splits()) == set(at.state.tree.splits()):
+            return None
+        family = at.family
+        fold = run.prepared(family, sums["sample"].units)
+        centre = answer.evidence["starts"]["lengths"]
+        value = SHRINKAGE if isinstance(self.shrinkage, str) else float(self.shrinkage)
+        refinement = Refinement(fold, family, fold, True, 200, 1e-6)
+        refined = refinement.converge(shrunk(centre, centre, value))
+        return replace(
+            answer,
+            state=refined.state,
+            statistics=replace(refined.statistics, prepared=False),
+            n_iter=refined.n_iter,
+            converged=refined.converged,
+            start="stream",
+        )
+
+    def order(self, frame: Frame, state: TreeState) -> Array:
+        return np.arange(len(state.tree))
+
+    def permuted(self, state: TreeState, order: Array) -> TreeState:
+        return state
+
+    def aligned(
+        self, frame: Frame, state: TreeState, center: Mapping[str, Array], match_by: str
+    ) -> TreeState:
+        return state
+
+    def parameters(self, frame: Frame, state: TreeState) -> dict[str, Array]:
+        size = len(state.startprob) if state.tree.root < state.tree.n_observed else state.n_states
+        n, k = state.tree.n_observed, state.n_states
+        return {
+            "startprob": state.startprob[:size],
+            "edgeprob": state.tables[n:, :k, :k] if k < self.n_symbols else state.tables[n:],
+            "leafprob": state.tables[:n, :k] if k < self.n_symbols else state.tables[:n],
+        }
+
+
+@dataclass(frozen=True)
+class GaussianTreeModel(Model[GaussianTreeState]):
+    """The settings of a tree of measurements: all that EM needs are second moments."""
+
+    topology: str
+    support: str | None
+    names: tuple[str, ...]
+    refine: int | str
+    max_iter: int
+    tol: float
+    pilot_size: ClassVar[int] = 2_000
+
+    def affinity(self, moments: Any) -> Affinity:
+        """Absolute correlations."""
+        _, covariance, weight = moments.finalize()
+        return correlation_affinity(correlations_of(covariance), weight)
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        _check_leaves(len(self.names))
+        head = run.source.head()
+        with np.errstate(over="ignore", invalid="ignore"):
+            centre = head.rows.astype(np.float64).mean(axis=0)
+        start = LeafMoments(centre)
+        pairs, support, tree = surveyed(self, run, start, streaming)
+        values = {"tree": replace(tree, support=support), "centre": centre}
+        return Frame(values, {"pairs": pairs}, float(pairs.seen()["weight"]))
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        return {"pairs": LeafMoments(frame["centre"])}
+
+    def read_off(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator
+    ) -> Answer[GaussianTreeState]:
+        affinity = self.affinity(moments["pairs"])
+        tree = find_topology(self.topology, affinity, self.names)
+        known: Tree = frame["tree"]
+        if set(tree.splits()) == set(known.splits()):
+            tree = replace(known, length=fitted_lengths(known, affinity))
+        return self._read(moments, affinity, tree)
+
+    def read_near(
+        self, frame: Frame, moments: Joint, rng: np.random.Generator, state: GaussianTreeState
+    ) -> Answer[GaussianTreeState]:
+        affinity = self.affinity(moments["pairs"])
+        return self._read(moments, affinity, state.tree, state)
+
+    def _read(
+        self,
+        moments: Joint,
+        affinity: Affinity,
+        tree: Tree,
+        near: GaussianTreeState | None = None,
+    ) -> Answer[GaussianTreeState]:
+        mean, covariance, weight = moments["pairs"].finalize()
+        observed = correlations_of(covariance)
+        tree = replace(tree, length=fitted_lengths(tree, affinity))
+        size = np.minimum(np.exp(-tree.length), 1 - 1e-6)
+        n = tree.n_observed
+        size[:n] *= leaf_signs(observed)
+        size[tree.root] = 0.0
+        deviation = np.sqrt(np.diag(covariance))
+        state = GaussianTreeState(tree, size, mean, deviation)
+        if near is not None:
+            state = replace(state, correlation=near.correlation)
+        plain = not isinstance(self.refine, str)
+        family = GaussianTreeFamily(observed, weight)
+        n_iter, converged = 0, True
+        history: tuple[float, ...] = ()
+        if self.refine != 0:
+            limit = int(self.refine) if plain else self.max_iter
+            climb = family.climb(state, limit, -np.inf if plain else self.tol, not plain)
+            state, n_iter, history = climb.state, climb.n_iter, climb.history
+            converged = climb.converged or plain
+        evidence = {"affinity": affinity, "n_samples": weight}
+        return Answer(
+            state, evidence, n_iter=n_iter, converged=converged, start="lengths", history=history
+        )
+
+    def order(self, frame: Frame, state: GaussianTreeState) -> Array:
+        return np.arange(len(state.tree))
+
+    def permuted(self, state: GaussianTreeState, order: Array) -> GaussianTreeState:
+        return state
+
+    def aligned(
+        self, frame: Frame, state: GaussianTreeState, center: Mapping[str, Array], match_by: str
+    ) -> GaussianTreeState:
+        return state
+
+    def parameters(self, frame: Frame, state: GaussianTreeState) -> dict[str, Array]:
+        return {"correlation": state.correlation, "mean": state.mean, "deviation": state.deviation}
+
+
+def surveyed(
+    model: CategoricalTreeModel | GaussianTreeModel, run: Run, start: Any, streaming: bool
+) -> tuple[Any, Array, Tree]:
+    """Sums over all pairs, the support of the edges and the tree, in one pass."""
+    n = len(model.names)
+    if model.support is None or streaming or ("(" in model.topology and n < 4):
+        pairs = run.fold("pairs", start)
+        tree = find_topology(model.topology, model.affinity(pairs), model.names)
+        return pairs, tree.support, tree
+    entries = (n * getattr(model, "n_symbols", 1)) ** 2
+    n_groups = group_count(entries)
+    grouped = run.fold("pairs", Grouped.of(start, n_groups, run.seed))
+    used = Grouped(tuple(g for g in grouped.groups if g.sums is not None), grouped.seed)
+    pairs = used.resampled(np.ones(len(used.groups)))
+    tree = find_topology(model.topology, model.affinity(pairs), model.names)
+    if len(used.groups) < 2 or n < 4:
+        return pairs, tree.support, tree
+    every = {name: np.stack([g.sums[name] for g in used.groups]) for name in pairs.sums}
+    draws = []
+    for counts in resample_counts(len(used.groups), run.rng("support")):
+        sums = {name: np.tensordot(counts, values, 1) for name, values in every.items()}
+        try:
+            draws.append(model.affinity(pairs.received(sums)))
+        except NotIdentifiableError:
+            # A leaf without two symbols in this resample.
+            continue
+    if not draws:
+        return pairs, tree.support, tree
+
+    def rebuilt(affinity: Affinity) -> Tree:
+        return find_topology(model.topology, affinity, model.names)
+
+    return pairs, measured_support(tree, draws, model.support, rebuilt), tree
+
+
+def shrunk(state: TreeState, centre: TreeState, pseudo_count: float) -> TreeState:
+    """A state whose EM adds so many counts per row, distributed as in the tables of another."""
+    prior = pseudo_count * centre.tables if pseudo_count > 0 else None
+    return replace(state, prior=prior)
+
+
+def names_agree(pairs: PairProbabilities, affinity: Affinity) -> bool:
+    """Whether symbols mean the same at most leaves: equal ones go together at near leaves."""
+    gaps = affinity.distances + np.where(np.eye(len(affinity.distances), dtype=bool), np.inf, 0.0)
+    agree = []
+    for i, j in enumerate(np.argmin(gaps, axis=1)):
+        table = pairs.tables[i, j]
+        rows, columns = linear_sum_assignment(-table)
+        agree.append(table[rows, columns].sum() <= np.trace(table) * (1 + 1e-9))
+    return bool(2 * np.sum(agree) >= len(agree))
+
+
+def perturbed(state: TreeState, rng: np.random.Generator) -> TreeState:
+    """Random tables around those of a state."""
+    used = state.masks()[1]
+    noise = rng.gamma(1.0, size=state.tables.shape) + 0.5 * np.eye(state.tables.shape[1])
+    return replace(state, tables=normalized(state.tables + noise, used))
+
+
+def _marginals(state: TreeState) -> TreeState:
+    """Tables whose rows are all the marginal distribution of their node."""
+    priors, _ = node_marginals(state)
+    used = state.masks()[1]
+    tables = np.where(used, priors[:, None, :], 0.0)
+    return replace(state, tables=tables)
+
+
+def correlations_of(covariance: Array) -> Array:
+    """Correlations; constant leaves and leaves that are copies are refused."""
+    variances = np.diag(covariance)
+    constant = np.flatnonzero(variances <= 0)
+    if len(constant):
+        raise NotIdentifiableError(
+            f"columns {', '.join(map(str, constant[:8]))} of X are constant: a leaf that never "
+            "varies says nothing about the tree; leave it out"
+        )
+    scale = np.sqrt(variances)
+    found: Array = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
+    np.fill_diagonal(found, 1.0)
+    return found
+
+
+def _check_leaves(n: int) -> None:
+    if n < 2:
+        raise InvalidInputError(f"X has {n} feature(s): a tree needs at least 2 leaves, as columns")

@@ -1,0 +1,315 @@
+"""Latent trees: exact moments, samples, streams, files, bad input."""
+
+import itertools
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import latensor as lt
+from latensor.datasets import make_tree
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.trees.family import TreeFamily, TreeState, evaluate
+from latensor.models.trees.joining import neighbor_joining, spectral_neighbor_joining
+from latensor.sources.newick import format_newick
+from latensor.sources.tree import Tree
+
+SITES = make_tree(600, 8, shape="random", model="general", random_state=1)
+POINTS = make_tree(600, 8, shape="random", model="gaussian", random_state=1)
+
+
+def patterns(n, d):
+    return np.array(list(itertools.product(range(d), repeat=n)))
+
+
+def population(seed, n=5, k=3, d=None):
+    """All patterns of a random tree, their probabilities, and the parameters."""
+    truth = make_tree(10, n, model="general", n_states=k, random_state=seed)
+    rng = np.random.default_rng(seed)
+    d = d or k
+    tables = np.zeros((len(truth.tree), d, d))
+    tables[:, :k, :k] = truth.edgeprob
+    if d > k:
+        for i in range(n):
+            tables[i, :k] = rng.dirichlet(0.4 * np.ones(d), size=k)
+    start = np.zeros(d)
+    start[:k] = rng.dirichlet(20 * np.ones(k))
+    state = TreeState(truth.tree, start, tables, None, k)
+    X = patterns(n, d)
+    logs = evaluate(state, X.astype(np.int16), np.ones(len(X)))["logs"]
+    return state, X, np.exp(logs)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_population_moments_of_symbols_give_the_parameters_back(seed):
+    state, X, chances = population(seed)
+    assert chances.sum() == pytest.approx(1, abs=1e-12)
+    weights = chances * 1e12
+    found = lt.LatentTree(refine=0, support=None).fit(X, sample_weight=weights)
+    assert lt.robinson_foulds(found.tree_, state.tree) == 0
+    assert np.abs(np.exp(found.score_samples(X)) - chances).max() < 1e-8
+    given = lt.LatentTree(refine=0, support=None, topology=format_newick(state.tree))
+    given.fit(X, sample_weight=weights)
+    assert np.abs(given.startprob_ - state.startprob).max() < 1e-8
+    assert np.abs(given.leafprob_ - state.tables[:5]).max() < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_fewer_states_than_symbols(seed):
+    state, X, chances = population(seed, k=2, d=4)
+    found = lt.LatentTree(2, refine=0, support=None, topology=format_newick(state.tree))
+    found.fit(X, sample_weight=chances * 1e12)
+    assert found.leafprob_.shape == (5, 2, 4)
+    assert np.abs(np.exp(found.score_samples(X)) - chances).max() < 1e-8
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_population_correlations_give_a_gaussian_tree_back(seed):
+    truth = make_tree(10, 9, model="gaussian", random_state=seed)
+    rng = np.random.default_rng(seed)
+    drawn = lt.models.trees.gaussian.GaussianTreeState(
+        truth.tree, truth.correlation * rng.choice([-1, 1], len(truth.tree)),
+        rng.standard_normal(9), rng.uniform(0.5, 2, 9),
+    )  # fmt: skip
+    noise = np.linalg.qr(rng.standard_normal((400, 10)) - 0)[0]
+    noise = np.linalg.qr(np.column_stack([np.ones(400), noise]))[0][:, 1:10] * 20
+    X = noise @ np.linalg.cholesky(drawn.covariance()).T + drawn.mean
+    for refine in (0, "auto"):
+        found = lt.LatentTree(refine=refine, support=None, tol=1e-14).fit(X)
+        assert lt.robinson_foulds(found.tree_, truth.tree) == 0
+        gap = np.abs(found._state().covariance() - drawn.covariance()).max()
+        assert gap < (1e-8 if refine == 0 else 1e-5)
+
+
+def test_likelihood_posterior_and_counts_are_those_of_all_hidden_states():
+    state = population(3, n=4, k=2, d=3)[0]
+    X = np.array([[0, 1, 2, 0], [1, -1, 2, 2], [-1, -1, -1, -1]], dtype=np.int16)
+    found = evaluate(state, X, np.ones(3), counts=True, posterior=True)
+    tree = state.tree
+    hidden = list(range(4, len(tree)))
+    for s, row in enumerate(X):
+        total, at = 0.0, np.zeros((len(tree), 3))
+        free = [range(3) if x < 0 else [x] for x in row]
+        for values in itertools.product(*free, *([range(2)] * len(hidden))):
+            chance = state.startprob[values[tree.root]]
+            for v, u in enumerate(tree.parent):
+                if u >= 0:
+                    chance *= state.tables[v, values[u], values[v]]
+            total += chance
+            at[np.arange(len(tree)), values] += chance
+        assert found["logs"][s] == pytest.approx(np.log(total), abs=1e-12)
+        assert np.abs(found["posterior"][s] - at / total).max() < 1e-12
+    assert found["counts"][[v for v in range(len(tree)) if v != tree.root]].sum((1, 2)) == (
+        pytest.approx(3.0)
+    )
+
+
+def test_refinement_raises_the_posterior_and_shrinkage_acts():
+    X = SITES.X
+    found = lt.LatentTree(random_state=0, shrinkage=30).fit(X)
+    assert (np.diff(found.history_) > -1e-12).all()
+    assert found.converged_
+    assert found.score(X) == pytest.approx(found.lower_bound_, abs=1e-9)
+    free = lt.LatentTree(random_state=0, shrinkage=0).fit(X)
+    strong = lt.LatentTree(random_state=0, shrinkage=1e6).fit(X)
+    assert free.score(X) > found.score(X) > strong.score(X)
+    assert lt.LatentTree(random_state=0).fit(X).shrinkage_ in (10, 30, 100, 300)
+
+
+@pytest.mark.parametrize("model", ["general", "gaussian"])
+def test_the_error_falls_like_the_root_of_the_samples(model):
+    errors = []
+    for n in (1000, 16000):
+        gaps = []
+        for seed in range(4):
+            data = make_tree(n, 6, model=model, n_states=3, random_state=seed)
+            text = format_newick(data.tree)
+            found = lt.LatentTree(topology=text, support=None, random_state=0).fit(data.X)
+            if model == "gaussian":
+                gaps.append(np.abs(found.correlation_[:6] - data.correlation[:6]).mean())
+            else:
+                gaps.append(np.abs(found.leafprob_ - data.edgeprob[:6]).mean())
+        errors.append(np.mean(gaps))
+    # Sixteen times the samples, a quarter of the error, within a factor of two.
+    assert 0.125 < errors[1] / errors[0] < 0.5
+
+
+@pytest.mark.parametrize(
+    "shape, n, sites, model, most",
+    [
+        ("caterpillar", 64, 2000, "general", 0.01),
+        ("caterpillar", 128, 500, "hky", 0.01),
+        ("random", 128, 2000, "general", 0.01),
+        ("caterpillar", 64, 2000, "gaussian", 0.02),
+    ],
+)
+def test_long_trees_are_found(shape, n, sites, model, most):
+    data = make_tree(sites, n, shape=shape, model=model, random_state=3)
+    found = lt.LatentTree(refine=0, support=None).fit(data.X)
+    assert lt.robinson_foulds(found.tree_, data.tree) <= most
+
+
+def test_exact_distances_and_affinities_give_the_tree():
+    for seed in range(20):
+        tree = make_tree(1, 20, random_state=seed).tree
+        distances = tree.distances()[:20, :20]
+        for found in (neighbor_joining(distances), spectral_neighbor_joining(np.exp(-distances))):
+            assert lt.robinson_foulds(found, tree) == 0
+
+
+def test_scrambled_names_of_symbols():
+    data = make_tree(4000, 8, model="general", n_states=3, random_state=5)
+    rng = np.random.default_rng(0)
+    X = np.column_stack([rng.permutation(3)[column] for column in data.X.T])
+    plain = lt.LatentTree(random_state=0).fit(data.X)
+    found = lt.LatentTree(random_state=0).fit(X)
+    assert lt.robinson_foulds(found.tree_, data.tree) == 0
+    assert found.score(X) == pytest.approx(plain.score(data.X), abs=0.02)
+
+
+def test_missing_symbols_are_left_out():
+    data = make_tree(3000, 10, model="general", random_state=2)
+    X = data.X.astype(float)
+    X[np.random.default_rng(0).random(X.shape) < 0.2] = np.nan
+    found = lt.LatentTree(random_state=0).fit(X)
+    assert lt.robinson_foulds(found.tree_, data.tree) < 0.2
+    minus = np.where(np.isnan(X), -1, X)
+    again = lt.LatentTree(random_state=0).fit(minus)
+    assert np.array_equal(again.leafprob_, found.leafprob_)
+    assert np.isfinite(found.score_samples(X)).all()
+
+
+def test_support_tells_sure_edges_from_others():
+    data = make_tree(400, 16, shape="coalescent", model="jc", random_state=4)
+    for method in ("local", "bootstrap"):
+        found = lt.LatentTree(support=method, random_state=0, refine=0).fit(data.X)
+        truth, splits = data.tree.splits(), found.tree_.splits()
+        support = {key: found.tree_.support[v] for key, v in splits.items()}
+        right = [value for key, value in support.items() if key in truth]
+        assert np.mean(right) > 0.8
+        sure = [key in truth for key, value in support.items() if value >= 0.95]
+        assert np.mean(sure) >= 0.9
+        text = found.newick(support=True)
+        assert text.count(":") == len(found.tree_) - 1
+    assert found.certificate_.n_inner_edges == 13
+    assert "bootstrap support" in str(found.certificate_)
+
+
+def test_sources_streams_and_merges():
+    for data, family in ((SITES.X, "categorical"), (POINTS.X, "gaussian")):
+        names = ("startprob_", "leafprob_") if family == "categorical" else ("correlation_",)
+        whole = lt.LatentTree(random_state=0).fit(data)
+        batches = [data[:200], data[200:210], data[210:]]
+        source = lt.LatentTree(random_state=0).fit(batches)
+        for name in names:
+            assert np.array_equal(getattr(whole, name), getattr(source, name))
+        first = lt.LatentTree(random_state=0, n_symbols=None).partial_fit(data[:200])
+        second = lt.LatentTree(random_state=0).partial_fit(data[200:])
+        merged = first.merge(second)
+        for name in names:
+            assert np.abs(getattr(whole, name) - getattr(merged, name)).max() < 1e-6
+        stream = lt.LatentTree(random_state=0).fit(data[:300])
+        worker = stream.spawn()
+        stream.merge(worker.partial_fit(data[300:]))
+        assert stream.score(data) > lt.LatentTree(random_state=0).fit(data[:300]).score(data)
+        assert np.isnan(stream.tree_.support).any()
+
+
+def test_a_stream_that_changes_its_tree_is_refined_on_its_sample():
+    data = make_tree(4000, 16, shape="coalescent", model="jc", random_state=0)
+    stream = lt.LatentTree(random_state=0, n_symbols=4).fit(data.X[:40])
+    before = set(stream.tree_.splits())
+    stream.partial_fit(data.X[40:])
+    assert set(stream.tree_.splits()) != before
+    whole = lt.LatentTree(random_state=0).fit(data.X)
+    assert set(stream.tree_.splits()) == set(whole.tree_.splits())
+    assert stream.score(data.X) > whole.score(data.X) - 0.5
+
+
+def test_weights_are_repetitions_and_threads_change_nothing():
+    weights = np.random.default_rng(0).integers(0, 3, len(SITES.X))
+    one = lt.LatentTree(random_state=0, support=None, refine=0)
+    one.fit(SITES.X, sample_weight=weights)
+    other = lt.LatentTree(random_state=0, support=None, refine=0, n_jobs=2)
+    other.fit(np.repeat(SITES.X, weights, axis=0))
+    assert np.abs(one.leafprob_ - other.leafprob_).max() < 1e-8
+
+
+@pytest.mark.parametrize("data", [SITES, POINTS])
+def test_files_pickles_frames_and_intervals(tmp_path, data):
+    frame = pd.DataFrame(data.X, columns=list("abcdefgh"))
+    model = lt.LatentTree(random_state=0).fit(frame)
+    for again in (lt.load(model.save(tmp_path / "tree")), pickle.loads(pickle.dumps(model))):
+        assert again.newick() == model.newick()
+        assert np.array_equal(again.score_samples(frame), model.score_samples(frame))
+    assert set("abcdefgh") <= set(model.newick())
+    given = lt.LatentTree(random_state=0, topology=model.newick()).fit(frame)
+    assert lt.robinson_foulds(given.tree_, model.tree_) == 0
+    found = model.intervals(frame, n_groups=20, n_resamples=20)
+    for name, each in found.items():
+        value = getattr(model, f"{name}_")
+        assert each.low.shape == value.shape
+        assert ((each.low <= value) & (value <= each.high)).mean() > 0.9
+
+
+def test_samples_come_from_the_tree():
+    for data in (SITES, POINTS):
+        model = lt.LatentTree(random_state=0).fit(data.X)
+        X, hidden = model.sample(4000, random_state=1)
+        assert hidden.shape == (4000, model.tree_.n_hidden)
+        assert model.score(X) == pytest.approx(model.score(data.X), abs=0.3)
+    latent = model.transform(data.X)
+    assert latent.shape == (600, model.tree_.n_hidden)
+    with pytest.raises(AttributeError, match="predict_proba"):
+        model.predict_proba(data.X)
+    chances = lt.LatentTree(random_state=0).fit(SITES.X).predict_proba(SITES.X)
+    assert np.abs(chances.sum(axis=2) - 1).max() < 1e-9
+
+
+@pytest.mark.parametrize(
+    "X, settings, error, message",
+    [
+        (SITES.X[:, :1], {}, InvalidInputError, "at least 2 leaves"),
+        (SITES.X, {"topology": "best"}, InvalidInputError, "topology='best'"),
+        (SITES.X, {"topology": "(0,1,2);"}, InvalidInputError, "lacks '3'"),
+        (SITES.X, {"n_states": 9}, InvalidInputError, "n_states=9 exceeds the 4"),
+        (SITES.X, {"n_symbols": 2}, InvalidInputError, "from 0 to 1"),
+        (POINTS.X, {"family": "categorical"}, InvalidInputError, "family='gaussian'"),
+        (POINTS.X, {"n_states": 3}, InvalidInputError, "n_states=3 is for symbols"),
+        (np.column_stack([SITES.X, np.zeros(600)]), {}, NotIdentifiableError, "leaves 8"),
+        (np.column_stack([POINTS.X, np.ones(600)]), {}, NotIdentifiableError, "columns 8"),
+        (1e200 * POINTS.X, {}, InvalidInputError, "smaller unit"),
+        (np.where(POINTS.X > 3, np.nan, POINTS.X), {}, InvalidInputError, "NaN"),
+        (SITES.X, {"shrinkage": -1}, InvalidInputError, "shrinkage=-1"),
+        (SITES.X, {"support": "all"}, InvalidInputError, "support='all'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:overflow")
+def test_bad_input(X, settings, error, message):
+    with pytest.raises(error, match=message):
+        lt.LatentTree(**settings).fit(X)
+
+
+def test_distances_between_trees():
+    one = Tree.of([4, 4, 5, 5, -1, 4], 4)
+    assert lt.robinson_foulds(one, one) == 0
+    assert lt.robinson_foulds(one, Tree.of([4, 5, 4, 5, -1, 4], 4)) == 1
+    with pytest.raises(InvalidInputError, match="one has 4"):
+        lt.robinson_foulds(one, POINTS.tree)
+    with pytest.raises(InvalidInputError, match="expected a Tree"):
+        lt.robinson_foulds(one, "(a,b,c);")
+
+
+def test_family_packs_and_unpacks():
+    state = population(0)[0]
+    family = TreeFamily(3)
+    again = family.unpack(family.pack(state), state)
+    assert np.abs(again.tables - state.tables)[state.masks()[1]].max() < 1e-8
+
+
+@parametrize_with_checks([lt.LatentTree(support=None, max_iter=20)])
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
