@@ -21,7 +21,8 @@ from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_certificate import (
     GaussianMixtureCertificate,
-    mahalanobis_separation,
+    smallest_divergence,
+    smallest_gain,
 )
 from latensor.models.mixtures.gaussian_given import covariances_of, read_given
 from latensor.models.mixtures.gaussian_model import GaussianModel
@@ -200,7 +201,10 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
             off_diagonal=getattr(evidence["found"], "off_diagonal", float("nan")),
             condition=getattr(evidence["found"], "condition", float("nan")),
             gap=getattr(evidence["found"], "gap", float("nan")),
-            separation=mahalanobis_separation(outer.means, matrices),
+            separation=smallest_divergence(outer.means, matrices),
+            gain=frame["weight"]
+            * smallest_gain(outer.weights, outer.means, matrices, self.covariance_type),
+            asked=(self._n_free(count) - self._n_free(count - 1)) / 2 * np.log(frame["weight"]),
             n_moves=answer.n_moves,
             constant_features=evidence["constant"],
             covariance_type=self.covariance_type,
@@ -348,7 +352,11 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         return array, np.concatenate(list(logs))
 
     def _n_parameters(self) -> int:
-        count, width = int(self.n_components_), int(self.n_features_in_)
+        return self._n_free(int(self.n_components_))
+
+    def _n_free(self, count: int) -> int:
+        """Free parameters of so many components."""
+        width = int(self.n_features_in_)
         free = {
             FULL: count * width * (width + 1) // 2,
             TIED: width * (width + 1) // 2,
