@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from latensor.arrays.threads import inner_threads, one_blas_thread, thread_count
 from latensor.moments.batch import Batch
@@ -37,6 +38,14 @@ class Merging:
             value, level = self._held.pop()[1].merge(value), level + 1
         self._held.append((level, value))
 
+    def snapshot(self) -> list[tuple[int, Any]]:
+        """What is held, so that it can go on elsewhere."""
+        return [(level, value.snapshot()) for level, value in self._held]
+
+    def restore(self, start: Any, held: list[tuple[int, Any]]) -> None:
+        """Go on from a snapshot."""
+        self._held = [(level, start.received(message)) for level, message in held]
+
     def total(self, start: Any) -> Any:
         """All values so far; an empty `start` where there are none."""
         values = [value for _, value in self._held]
@@ -58,6 +67,36 @@ def fill(start: A, batches: Iterable[Batch]) -> A:
     return total
 
 
+class Part(Protocol):
+    """Where a fold is saved while it is under way."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save."""
+
+    def load(self) -> dict[str, Any] | None:
+        """The state that was saved last, or None."""
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep a state."""
+
+
+class _Saving:
+    """The shard of a fold that is under way: what was done before, and what is done now."""
+
+    def __init__(self, part: Part, begun: dict[str, Any], state: dict[str, Any] | None) -> None:
+        self._part, self._begun = part, begun
+        self.done: int = 0 if state is None else state["done"]
+        self.held: list[tuple[int, Any]] = [] if state is None else state["held"]
+
+    @property
+    def is_due(self) -> bool:
+        return self._part.is_due
+
+    def save(self, done: int, held: list[tuple[int, Any]]) -> None:
+        self._part.save({**self._begun, "done": done, "held": held})
+
+
 class LocalEngine:
     """Threads of this process.
 
@@ -70,22 +109,51 @@ class LocalEngine:
         self.n_threads = thread_count(n_jobs)
         self._pool: ThreadPoolExecutor | None = None
 
-    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
-        """What `start` becomes over all units of a source, merged in a fixed order."""
-        shards = Merging()
+    def fold(self, source: Source, start: A, *, keep: bool = True, part: Part | None = None) -> A:
+        """What `start` becomes over all units of a source, merged in a fixed order.
+
+        Parameters
+        ----------
+        source, start : the data, and an accumulator
+        keep : as for other engines; nothing is kept here
+        part : where the fold is saved while it is under way, and taken up again
+        """
+        state = None if part is None else part.load()
+        shards, first = Merging(), 0
+        if state is not None:
+            shards.restore(start, state["shards"])
+            first = state["shard"]
         with one_blas_thread():
-            for number in range(len(source.shards)):
-                found = self._fold_shard(source, start, number)
+            for number in range(first, len(source.shards)):
+                saving = None
+                if part is not None:
+                    begun = {"shard": number, "shards": shards.snapshot()}
+                    saving = _Saving(part, begun, state if number == first else None)
+                found = self._fold_shard(source, start, number, saving)
                 shards.add(start.received(found.message()) if source.partitioned else found)
         return shards.total(start)  # type: ignore[no-any-return]
 
-    def _fold_shard(self, source: Source, start: A, number: int) -> A:
-        if start.threads_inside:
-            with inner_threads(self.n_threads):
-                return fill(start, source.batches(number))
+    def _fold_shard(
+        self, source: Source, start: A, number: int, saving: _Saving | None = None
+    ) -> A:
+        done = 0 if saving is None else saving.done
         merging = Merging()
-        for leaf in self._ordered(fold_leaf, start, source, number):
+        if saving is not None:
+            merging.restore(start, saving.held)
+        if start.threads_inside:
+            # One accumulator, which every batch is added to.
+            total = merging.total(start)
+            with inner_threads(self.n_threads):
+                for batch in itertools.islice(source.batches(number), done, None):
+                    total, done = total.update(batch), done + 1
+                    if saving is not None and saving.is_due:
+                        saving.save(done, [(0, total.snapshot())])
+            return total  # type: ignore[no-any-return]
+        for leaf in self._ordered(fold_leaf, start, source, number, done):
             merging.add(leaf)
+            done += 1
+            if saving is not None and saving.is_due:
+                saving.save(done, merging.snapshot())
         return merging.total(start)  # type: ignore[no-any-return]
 
     def sample(self, source: Source, limit: int, seed: int) -> Sample:
@@ -106,14 +174,19 @@ class LocalEngine:
         """Nothing is kept."""
 
     def _ordered(
-        self, work: Callable[[Any, list[Batch]], Any], start: Any, source: Source, shard: int
+        self,
+        work: Callable[[Any, list[Batch]], Any],
+        start: Any,
+        source: Source,
+        shard: int,
+        done: int = 0,
     ) -> Iterator[Any]:
         """Leaves worked on by the threads, in the order in which they were read.
 
         Reading stays in the calling thread, and at most two leaves per thread are in flight.
         """
         waiting: deque[Future[Any]] = deque()
-        found = leaves(source.batches(shard), source.kind.block)
+        found = itertools.islice(leaves(source.batches(shard), source.kind.block), done, None)
         first = next(found, None)
         while first:
             following = next(found, None)

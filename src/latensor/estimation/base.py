@@ -17,6 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
 from latensor.engines import LocalEngine
+from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
 from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
@@ -28,6 +29,7 @@ from latensor.exceptions import InvalidInputError, NotIdentifiableError, warn_ca
 from latensor.moments.sums import Joint
 from latensor.sources.collections import as_partitioned
 from latensor.sources.shards import Source
+from latensor.whole_files import PathLike
 
 
 class UndeterminedAttributeError(AttributeError, NotIdentifiableError):
@@ -103,6 +105,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         sample_weight: object = None,
         *,
         callback: Callable[[str, int], object] | None = None,
+        checkpoint: PathLike | None = None,
     ) -> Self:
         """Learn the model; a fit that fails or is interrupted leaves the estimator as it was.
 
@@ -115,20 +118,29 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice. With
             a source, pairs (batch, sample_weight) stand in place of batches
         callback : called with the name and the number of every pass over the data
+        checkpoint : folder in which a fit that is ended at any moment leaves what it has done, so
+            that the same call goes on from there and ends with the same bits; needs an integer
+            random_state
         """
         self._check_parameters()
         with self._restored_on_failure():
             source = self._read_source(X, y, sample_weight, reset=True)
-            return self._fit_source(source, callback)
+            journal = None if checkpoint is None else checkpoint_of(self, source, checkpoint)
+            return self._fit_source(source, callback, journal)
 
     def _fit_source(
-        self, source: Source, callback: Callable[[str, int], object] | None = None
+        self,
+        source: Source,
+        callback: Callable[[str, int], object] | None = None,
+        journal: Checkpoint | None = None,
     ) -> Self:
         if self._min_samples > 1:
             self._check_count(source.count_up_to(self._min_samples))
         self._forget(everything=True)
         stream = Stream(seed_of(self.random_state))
-        run = Run(source, stream.seed, engine=self._engine(source), callback=callback)
+        run = Run(
+            source, stream.seed, engine=self._engine(source), journal=journal, callback=callback
+        )
         model = self._model()
         try:
             learned = learn(run, model, self._effort(), given=self._given(source))

@@ -105,7 +105,7 @@ def save_estimator(model: Any, path: PathLike, state: dict[str, Any] | None = No
     known: Any = _estimators.get(name)
     if known is not type(model):
         raise InvalidInputError(f"a {name} cannot be saved: lt.load would not know its class")
-    settings = {n: v for n, v in model.get_params(deep=False).items() if _can_be_stored(v)}
+    settings = {n: v for n, v in model.get_params(deep=False).items() if can_be_stored(v)}
     stored = model._saved_state() if state is None else state
     value = {"class": name, "settings": settings, "state": stored}
     return write_value(path, value, ESTIMATOR)
@@ -197,7 +197,8 @@ class SavedEstimator:
             )
 
 
-def _can_be_stored(value: object) -> bool:
+def can_be_stored(value: object) -> bool:
+    """Whether a value can stand in a file."""
     try:
         encode(value, {})
     except InvalidInputError:
@@ -335,6 +336,10 @@ class Journal:
         """
         if self._folder is not None:
             write_value(self._path(f"{key}{self._place}"), message, _CHECKPOINT)
+
+    def part(self, key: str) -> Any:
+        """Where a fold is saved while it is under way; nowhere."""
+        return None
 
     def committed(self, name: str) -> Any:
         """Begin a loop: the state that it has committed last, or None.

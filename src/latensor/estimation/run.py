@@ -55,6 +55,9 @@ class Counted(Folded):
     def message(self) -> Tree:
         return self.inner.message(), self.count
 
+    def snapshot(self) -> Tree:
+        return self.inner.snapshot(), self.count
+
     def received(self, message: Tree) -> Counted:
         return Counted(self.inner.received(message[0]), message[1])
 
@@ -91,17 +94,25 @@ class Run:
         self.n_folds += 1
         key = f"{self.n_folds:04d} {name}"
         counted = Counted(start.empty())
-        message = None if self._journal is None else self._journal.get(key)
-        if message is not None:
-            found = counted.received(message)
-        else:
-            found = self.engine.fold(self.source, counted)
-            if self._journal is not None:
-                self._journal.put(key, found.message())
+        found = self._made(key, counted)
         self._check_count(found.count)
         self.tell(name)
         result: A = found.inner
         return result
+
+    def _made(self, key: str, counted: Counted) -> Counted:
+        """A fold, or what the journal knows of it: one that was interrupted gives the same bits."""
+        if self._journal is None:
+            return self.engine.fold(self.source, counted)
+        message = self._journal.get(key)
+        if message is None:
+            if isinstance(self.engine, LocalEngine):
+                part = self._journal.part(key)
+                message = self.engine.fold(self.source, counted, part=part).message()
+            else:
+                message = self.engine.fold(self.source, counted).message()
+            self._journal.put(key, message)
+        return counted.received(message)
 
     def release(self) -> None:
         """Nothing of the data is kept by the engine any more."""

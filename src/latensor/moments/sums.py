@@ -91,6 +91,10 @@ class Folded:
         """The same frame with what was seen elsewhere."""
         raise NotImplementedError
 
+    def snapshot(self) -> Tree:
+        """What was seen, so that going on from it after `received` gives the same bits."""
+        return self.message()
+
 
 @dataclass(frozen=True, eq=False)
 class Sums(Folded):
@@ -183,6 +187,9 @@ class Joint(Folded):
     def message(self) -> Tree:
         return {n: m.message() for n, m in self.members.items()}
 
+    def snapshot(self) -> Tree:
+        return {n: m.snapshot() for n, m in self.members.items()}
+
     def received(self, message: Tree) -> Joint:
         return self._each(lambda m, o: m.received(o), message)
 
@@ -238,6 +245,9 @@ class Grouped(Folded):
     def message(self) -> Tree:
         return [g.message() for g in self.groups]
 
+    def snapshot(self) -> Tree:
+        return [g.snapshot() for g in self.groups]
+
     def received(self, message: Tree) -> Grouped:
         return self._each(lambda g, m: g.received(m), message)
 
@@ -267,6 +277,9 @@ class Mapped(Folded):
 
     def message(self) -> Tree:
         return self.inner.message()
+
+    def snapshot(self) -> Tree:
+        return self.inner.snapshot()
 
     def received(self, message: Tree) -> Mapped:
         return replace(self, inner=self.inner.received(message))

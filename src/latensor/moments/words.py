@@ -366,6 +366,9 @@ class WordTripleSums(WordPairSums):
     def message(self) -> Tree:
         return self.closed().sums
 
+    def snapshot(self) -> Tree:
+        return self.sums
+
     def _read(self, halves: tuple[int, ...]) -> Any:
         return self._moment(halves, self._products(halves) / self._triple_weight(halves))
 

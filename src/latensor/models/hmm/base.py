@@ -25,6 +25,7 @@ from latensor.moments.batch import Batch, Kind
 from latensor.moments.ragged import Ragged
 from latensor.sources.sequences import MARGIN
 from latensor.sources.shards import Source
+from latensor.whole_files import PathLike
 
 # The fewest rows of a block that is resampled: rows depend on their neighbours, and what is not
 # much longer than that dependence is not independent of the next one.
@@ -102,6 +103,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         sample_weight: object = None,
         *,
         callback: Callable[[str, int], object] | None = None,
+        checkpoint: PathLike | None = None,
     ) -> Self:
         """Learn the model from one or many sequences.
 
@@ -116,6 +118,9 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         sample_weight : how often each sequence counts, (n_sequences,); a weight of 2 is the same
             as giving the sequence twice
         callback : called with the name and the number of every pass over the data
+        checkpoint : folder in which a fit that is ended at any moment leaves what it has done, so
+            that the same call goes on from there and ends with the same bits; needs an integer
+            random_state
 
         Notes
         -----
@@ -123,7 +128,8 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         """
         self._check_parameters()
         self._given_values = self._starting_values()
-        return super().fit(X, lengths, sample_weight, callback=callback or self._told())
+        told = callback or self._told()
+        return super().fit(X, lengths, sample_weight, callback=told, checkpoint=checkpoint)
 
     def partial_fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
         """Add whole sequences; parameters are worked out when they are first asked for.

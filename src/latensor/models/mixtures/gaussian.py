@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator, component_order
+from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
@@ -153,13 +154,16 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
 
     # ------------------------------------------------------------------ fitting
     def _fit_source(
-        self, source: Source, callback: Callable[[str, int], object] | None = None
+        self,
+        source: Source,
+        callback: Callable[[str, int], object] | None = None,
+        journal: Checkpoint | None = None,
     ) -> Self:
         if self.warm_start and "weights_" in self.__dict__:
             self._last: GivenParts = GivenParts(*self._state_parts())
         callback = callback or (_print_pass if self.verbose else None)
         try:
-            return super()._fit_source(source, callback)
+            return super()._fit_source(source, callback, journal)
         finally:
             self.__dict__.pop("_last", None)
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.estimation.base import LatentEstimator, UndeterminedAttributeError
+from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.document_input import document_source
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
@@ -19,6 +20,7 @@ from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.inference import TopicInference
 from latensor.models.topics.model import TopicsModel
 from latensor.sources.shards import Source
+from latensor.whole_files import PathLike
 
 
 class TopicEstimator(TopicInference, LatentEstimator):
@@ -71,6 +73,7 @@ class TopicEstimator(TopicInference, LatentEstimator):
         sample_weight: object = None,
         *,
         callback: Callable[[str, int], object] | None = None,
+        checkpoint: PathLike | None = None,
     ) -> Self:
         """Learn the topics of documents.
 
@@ -82,17 +85,23 @@ class TopicEstimator(TopicInference, LatentEstimator):
         y : ignored
         sample_weight : (n,) or None; a weight of 2 is the same as giving the document twice
         callback : called with the name and the number of every pass over the documents
+        checkpoint : folder in which a fit that is ended at any moment leaves what it has done, so
+            that the same call goes on from there and ends with the same bits; needs an integer
+            random_state
         """
-        return super().fit(X, y, sample_weight, callback=callback)
+        return super().fit(X, y, sample_weight, callback=callback, checkpoint=checkpoint)
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return document_source(self, X, sample_weight, reset=reset)
 
     def _fit_source(
-        self, source: Source, callback: Callable[[str, int], object] | None = None
+        self,
+        source: Source,
+        callback: Callable[[str, int], object] | None = None,
+        journal: Checkpoint | None = None,
     ) -> Self:
         clock = _Clock(self.callback, callback)
-        super()._fit_source(source, clock)
+        super()._fit_source(source, clock, journal)
         self.stage_seconds_ = clock.seconds
         return self
 

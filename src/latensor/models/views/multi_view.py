@@ -29,6 +29,7 @@ from latensor.models.views.family import ViewDensities, ViewState
 from latensor.models.views.model import ViewMixtureModel, blended
 from latensor.moments.batch import Kind
 from latensor.sources.shards import Source
+from latensor.whole_files import PathLike
 
 
 class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
@@ -125,6 +126,7 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
         sample_weight: object = None,
         *,
         callback: Callable[[str, int], object] | None = None,
+        checkpoint: PathLike | None = None,
     ) -> Self:
         """Learn the model from three or more views of the same samples.
 
@@ -137,8 +139,11 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
         sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice. With
             a source, pairs (views, sample_weight) stand in place of lists of views
         callback : called with the name and the number of every pass over the data
+        checkpoint : folder in which a fit that is ended at any moment leaves what it has done, so
+            that the same call goes on from there and ends with the same bits; needs an integer
+            random_state
         """
-        return super().fit(X, y, sample_weight, callback=callback)
+        return super().fit(X, y, sample_weight, callback=callback, checkpoint=checkpoint)
 
     def intervals(
         self,

@@ -162,6 +162,9 @@ class Selected(Folded):
     def message(self) -> Tree:
         return self.inner.message()
 
+    def snapshot(self) -> Tree:
+        return self.inner.snapshot()
+
     def received(self, message: Tree) -> Self:
         return replace(self, inner=self.inner.received(message))
 

@@ -1,0 +1,183 @@
+"""`fit(..., checkpoint=folder)`: a fit that was ended, at any moment, goes on where it was.
+
+A fit is a deterministic program over its folds: run again, it takes the folds that are done from
+the folder, and the one that was under way from its last saved leaf. At most a fiftieth of the time
+is spent on saving: what a fold gave waits in memory until a save is due, and all that waits is
+written as one file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+import time
+from typing import Any
+
+import numpy as np
+import scipy
+import scipy.sparse
+
+import latensor
+from latensor.estimation.files import Journal, can_be_stored
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
+from latensor.sources.partitions import Shard
+from latensor.sources.shards import Source
+from latensor.value_files import read_value, write_value
+from latensor.whole_files import PathLike
+
+# Time between two saves, in multiples of what the last one took.
+_SPARING = 50
+# What the first save is expected to take (s): a flush to a slow disk.
+_FIRST_COST = 0.01
+# Settings that change nothing but time and what is told.
+_WITHOUT_EFFECT = ("callback", "n_jobs", "verbose")
+_KIND = "checkpoint"
+
+
+class Checkpoint(Journal):
+    """The journal of a fit that saves no more often than a fiftieth of the time allows.
+
+    Parameters
+    ----------
+    folder : made if it does not exist
+    fingerprint : dict of plain values that tells one fit from another
+
+    Raises
+    ------
+    InvalidInputError, if the folder holds the checkpoint of another fit.
+    """
+
+    def __init__(self, folder: PathLike, fingerprint: dict[str, Any]) -> None:
+        super().__init__(folder, fingerprint)
+        assert self._folder is not None
+        self._waiting: dict[str, Any] = {}
+        self._cost, self._last = _FIRST_COST, time.monotonic()
+        # Which file holds a fold: files are named by the folds that they begin and end with.
+        self._files = sorted(self._folder.glob("folds *.npz"))
+        self._open: tuple[Any, dict[str, Any]] = (None, {})
+
+    def get(self, key: str) -> Any:
+        """The message of a fold that is done, or None."""
+        number = key.partition(" ")[0]
+        for path in self._files:
+            first, last = path.stem.split()[1:]
+            if first <= number <= last:
+                if self._open[0] != path:
+                    self._open = path, read_value(path, _KIND).value
+                return self._open[1].get(key)
+        return None
+
+    def put(self, key: str, message: object) -> None:
+        """Keep the message of a fold."""
+        self._waiting[key] = message
+        if self.is_due:
+            self.write()
+
+    @property
+    def is_due(self) -> bool:
+        """Whether saving now takes no more than a fiftieth of the time since the last time."""
+        return time.monotonic() - self._last >= _SPARING * self._cost
+
+    def write(self, partial: dict[str, Any] | None = None) -> None:
+        """Write all that waits, and the state of a fold that is under way."""
+        assert self._folder is not None
+        begin = time.monotonic()
+        if self._waiting:
+            numbers = [key.partition(" ")[0] for key in self._waiting]
+            path = self._folder / f"folds {min(numbers)} {max(numbers)}.npz"
+            write_value(path, self._waiting, _KIND)
+            self._files.append(path)
+            self._waiting = {}
+        if partial is not None:
+            write_value(self._folder / "partial.npz", partial, _KIND)
+        self._last = time.monotonic()
+        self._cost = self._last - begin
+
+    def part(self, key: str) -> Part:
+        """What is saved of the fold that is under way."""
+        return Part(self, key)
+
+    def partial(self, key: str) -> dict[str, Any] | None:
+        """The last saved state of a fold, None where it had none."""
+        assert self._folder is not None
+        path = self._folder / "partial.npz"
+        if not path.exists():
+            return None
+        found: dict[str, Any] = read_value(path, _KIND).value
+        return found if found["key"] == key else None
+
+
+class Part:
+    """A fold under way, as the local engine saves it: shards done, and leaves of the next."""
+
+    def __init__(self, checkpoint: Checkpoint, key: str) -> None:
+        self._checkpoint, self._key = checkpoint, key
+
+    @property
+    def is_due(self) -> bool:
+        """Whether it is time to save."""
+        return self._checkpoint.is_due
+
+    def load(self) -> dict[str, Any] | None:
+        """The state that was saved last."""
+        return self._checkpoint.partial(self._key)
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Keep a state, made of plain values and arrays."""
+        self._checkpoint.write({**state, "key": self._key})
+
+
+def checkpoint_of(estimator: Any, source: Source, folder: PathLike) -> Checkpoint:
+    """The checkpoint of a fit in a folder, checked against settings, data and versions."""
+    if isinstance(estimator.random_state, bool) or not isinstance(
+        estimator.random_state, int | np.integer
+    ):
+        raise InvalidInputError(
+            f"checkpoint={str(folder)!r} needs an integer random_state, got "
+            f"{estimator.random_state!r}: a fit goes on where it was only if its random numbers do"
+        )
+    settings = {
+        name: value if can_be_stored(value) else repr(type(value))
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in _WITHOUT_EFFECT
+    }
+    fingerprint = {
+        "class": type(estimator).__name__,
+        "settings": settings,
+        "versions": [latensor.__version__, np.__version__, scipy.__version__, platform.machine()],
+        "data": fingerprint_of(source),
+    }
+    return Checkpoint(folder, fingerprint)
+
+
+def fingerprint_of(source: Source) -> str:
+    """A hash of the data: files by name, size and time, data in memory whole, else the first block.
+
+    Every pass checks besides that there are as many units as before.
+    """
+    found = hashlib.blake2b(digest_size=16)
+    found.update(f"{source.kind} {len(source.shards)}".encode())
+    parts = [shard.pieces if isinstance(shard, Shard) else shard for shard in source.shards]
+    if all(type(part).__name__ == "FilePart" for part in parts):
+        found.update(repr(parts).encode())
+    elif source.engine is None and all(isinstance(part, list | tuple) for part in parts):
+        for number in range(len(parts)):
+            for batch in source.batches(number):
+                _add(found, batch)
+    else:
+        _add(found, source.head())
+    return found.hexdigest()
+
+
+def _add(found: Any, batch: Batch) -> None:
+    for part in (*batch.parts, batch.weights):
+        arrays = [part]
+        if isinstance(part, Ragged):
+            arrays = [part.rows, part.lengths, part.lead, part.tail]
+        elif scipy.sparse.issparse(part):
+            arrays = [part.indptr, part.indices, part.data]
+        for array in arrays:
+            found.update(f"{array.dtype} {array.shape}".encode())
+            found.update(np.ascontiguousarray(array).data)
