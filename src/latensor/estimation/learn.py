@@ -21,7 +21,7 @@ from latensor.exceptions import NotIdentifiableError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.em import Climb, Fold, Refined, Refinement, em
+from latensor.refinement.em import Fold, Reached, Refined, Refinement, em
 from latensor.refinement.family import Family, State, Statistics
 from latensor.value_files import storable
 
@@ -428,7 +428,7 @@ def _start(
         return Start(answer.state, answer.start)
     if answer.state is not None and model.first_steps:
         # A read-off stands beside other starts once EM has repaired its noise.
-        steps: Climb[State] = em(
+        steps: Reached[State] = em(
             search.fold, search.family, answer.state, max_iter=model.first_steps, prepared=True
         )
         search = replace(search, state=steps.state)

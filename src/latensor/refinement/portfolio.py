@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.refinement.em import Climb, em
+from latensor.refinement.em import Reached, em
 from latensor.refinement.family import Statistics
 from latensor.refinement.gaussian import GaussianFamily, GaussianState
 from latensor.refinement.linear_family import HeldFeatures, LinearFamily
@@ -177,7 +177,7 @@ def split_and_merge(
 
 def _em(
     held: HeldFeatures, family: GaussianFamily, state: GaussianState, n_steps: int
-) -> Climb[GaussianState]:
+) -> Reached[GaussianState]:
     """A few plain steps."""
     return em(
         held.fold, LinearFamily(family), state, max_iter=n_steps, accelerate=False, prepared=True

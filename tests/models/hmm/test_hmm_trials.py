@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 
 from latensor.models.hmm.trials import Start, best_of, promise, relabelled
-from latensor.refinement.em import Climb
+from latensor.refinement.em import Reached
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
 
 
 def climbed(*history):
-    return Climb(None, history[-1], len(history), False, tuple(map(float, history)))
+    return Reached(None, history[-1], len(history), False, tuple(map(float, history)))
 
 
 @pytest.mark.parametrize(

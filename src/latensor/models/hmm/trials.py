@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.estimation.learn import Search
 from latensor.moments.batch import Batch
-from latensor.refinement.em import Climb, Fold, em
+from latensor.refinement.em import Fold, Reached, em
 from latensor.refinement.family import Statistics
 from latensor.refinement.hmm import HiddenChain
 
@@ -107,7 +107,7 @@ def compete(
     few = search.folds(subset(units, max(int(_FIRST_FRACTION * limit), _FEWEST_ROWS)))
     more = search.folds(part)
 
-    def run(chain: HiddenChain, fold: Fold[HiddenChain], passes: int) -> Climb[HiddenChain]:
+    def run(chain: HiddenChain, fold: Fold[HiddenChain], passes: int) -> Reached[HiddenChain]:
         return em(fold, search.family, chain, max_iter=passes, tol=_TOLERANCE, prepared=True)
 
     found = {start.name: run(soften(start.chain), few, _FIRST) for start in starts}
@@ -128,7 +128,7 @@ def compete(
 
 
 def best_of(
-    starts: Sequence[Start], found: Mapping[str, Climb[HiddenChain]], count: int
+    starts: Sequence[Start], found: Mapping[str, Reached[HiddenChain]], count: int
 ) -> list[Start]:
     """The most promising ones and the highest so far, in their old order."""
     ranked = sorted(starts, key=lambda start: -promise(found[start.name].history))

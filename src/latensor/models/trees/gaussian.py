@@ -10,7 +10,7 @@ import scipy.linalg
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
-from latensor.refinement.em import Climb, em
+from latensor.refinement.em import Reached, em
 from latensor.refinement.family import Family, Statistics
 from latensor.sources.tree import Tree
 from latensor.value_files import storable
@@ -112,7 +112,7 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
 
     def climb(
         self, state: GaussianTreeState, max_iter: int, tol: float, accelerate: bool = True
-    ) -> Climb[GaussianTreeState]:
+    ) -> Reached[GaussianTreeState]:
         """EM from a state, none of whose passes touches data."""
 
         def fold(start: Statistics[GaussianTreeState]) -> Statistics[GaussianTreeState]:
