@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numba
+from numba.core import event
 
 # Multiplications and additions may be fused, but never reordered: results stay reproducible.
 _FUSED = frozenset({"contract"})
@@ -30,3 +32,25 @@ def compiled(fastmath: frozenset[str] | set[str] = _FUSED) -> Callable[[Callable
             return numba.njit(**options)(function)
 
     return compile_
+
+
+class _Listener(event.Listener):  # type: ignore[misc]
+    def __init__(self, tell: Callable[[], None]) -> None:
+        self._tell = tell
+
+    def on_start(self, event: Any) -> None:
+        self._tell()
+
+    def on_end(self, event: Any) -> None:
+        pass
+
+
+@contextmanager
+def compilations(tell: Callable[[], None]) -> Iterator[None]:
+    """Call `tell` whenever a kernel that the cache does not hold is compiled within the block."""
+    listener = _Listener(tell)
+    event.register("numba:compile", listener)
+    try:
+        yield
+    finally:
+        event.unregister("numba:compile", listener)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
@@ -21,22 +20,15 @@ def compiling_told() -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    from numba.core import event
+    from latensor.arrays._kernels import compilations
 
-    told: list[Any] = []
+    told = False
 
-    class Listener(event.Listener):  # type: ignore[misc]
-        def on_start(self, event: Any) -> None:
-            if not told:
-                told.append(event)
-                click.echo(NOTICE, err=True)
+    def tell() -> None:
+        nonlocal told
+        if not told:
+            told = True
+            click.echo(NOTICE, err=True)
 
-        def on_end(self, event: Any) -> None:
-            pass
-
-    listener = Listener()
-    event.register("numba:compile", listener)
-    try:
+    with compilations(tell):
         yield
-    finally:
-        event.unregister("numba:compile", listener)

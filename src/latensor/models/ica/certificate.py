@@ -8,10 +8,12 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation.learn import Answer
 from latensor.models.ica.read_off import Unmixing
 from latensor.models.ica.refinement import TOGETHER
 from latensor.models.ica.rotation import gaussian_bound
+from latensor.models.ica.signal_space import spectrum
 from latensor.value_files import storable
 
 _NOISE = {
@@ -56,6 +58,8 @@ class ICACertificate(Findings):
         zero for independent ones; NaN where it was not measured
     condition : float, of the mixing matrix with columns of length one
     constant_features : tuple of int, sensors that do not vary
+    angle : float, by which sampling turns the space of the sources, in radians; 0 where there are
+        as many sources as sensors
     """
 
     n_components: int
@@ -72,6 +76,7 @@ class ICACertificate(Findings):
     energy_correlation: float
     condition: float
     constant_features: tuple[int, ...] = ()
+    angle: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -83,6 +88,7 @@ class ICACertificate(Findings):
         """The findings, each with its topic, how good it is, and a sentence."""
         return present(
             _identifiable(self),
+            _space(self),
             _noise(self),
             _independence(self),
             _error(self),
@@ -183,6 +189,20 @@ def _constant(found: ICACertificate) -> Statement | None:
     )
 
 
+def _space(found: ICACertificate) -> Statement | None:
+    if found.angle == 0.0:
+        return None
+    text = (
+        f"sampling turns the {found.n_components} directions of the sources by about "
+        f"{np.degrees(found.angle):.2g} degrees among those of {found.n_features} sensors."
+    )
+    level = level_of(found.angle)
+    if level != BAD:
+        return Statement("Signal space", level, text)
+    advice = " What follows varies as much: raise n_components, or give more samples."
+    return Statement("Signal space", BAD, text + advice)
+
+
 def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACertificate:
     """The certificate of sources in their fixed order.
 
@@ -210,6 +230,12 @@ def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACerti
             interference = float(np.sqrt((1 / pairs).mean()))
     moment = evidence["moment"]
     unit = found.mixing / np.linalg.norm(found.mixing, axis=0)
+    variances = spectrum(moment.covariance).values
+    angle = 0.0
+    if count < len(variances) and found.noise_kind in ("none", "isotropic"):
+        # The leading directions of the covariance hold the sources.
+        kept, rest = variances[:count], variances[count:]
+        angle = subspace_angle(kept, float(rest[0]), float(rest.sum()), moment.weight)
     return ICACertificate(
         n_components=count,
         n_features=len(moment.mean),
@@ -225,4 +251,5 @@ def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACerti
         energy_correlation=evidence.get("energy_correlation", float("nan")),
         condition=float(np.linalg.cond(unit)),
         constant_features=tuple(int(i) for i in np.flatnonzero(np.diag(moment.covariance) <= 0)),
+        angle=angle,
     )

@@ -12,7 +12,8 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.diagnostics.findings import CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation import Choice, Interval, in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.learn import Answer, Frame, Model, Resumed
@@ -31,8 +32,6 @@ from latensor.moments.sketch_sums import SketchedCovariance
 from latensor.moments.sums import Folded, Joint
 from latensor.value_files import storable
 
-# A gap below this fraction of the largest variance is chance for any usual number of samples.
-_FIRM_GAP = 0.01
 # Up to here a stream keeps the exact covariance (128 MB); beyond, a sketch of leading directions.
 _MAX_COVARIANCE_FEATURES = 4096
 
@@ -44,8 +43,9 @@ class PCACertificate(Findings):
 
     `gap` is (v_k - v_{k+1}) / v_1 of the variances v around the last direction kept, the measure
     of how firmly the subspace is determined (Davis and Kahan): noise of size e in the covariance
-    turns the subspace by an angle of about e / (gap v_1). `condition` is v_1 / v_k, and `error`
-    bounds what a stream of many features has dropped, as a fraction of v_1 (zero: exact).
+    turns the subspace by an angle of about e / (gap v_1). `angle` is that of sampling, in radians,
+    if the rows are Gaussian. `condition` is v_1 / v_k, and `error` bounds what a stream of many
+    features has dropped, as a fraction of v_1 (zero: exact).
     """
 
     gap: float
@@ -54,6 +54,7 @@ class PCACertificate(Findings):
     error: float
     n_components: int = 0
     explained: float = float("nan")
+    angle: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -66,11 +67,12 @@ class PCACertificate(Findings):
         """The findings, each with its topic, how good it is, and a sentence."""
         text = (
             f"the next direction has {self.gap:.2g} of the largest variance less than the last "
-            "kept."
+            f"kept: sampling turns that one by about {np.degrees(self.angle):.2g} degrees."
         )
-        if self.gap < _FIRM_GAP:
+        level = level_of(self.angle)
+        if level == BAD:
             text += " Where the cut falls is chance: keep more directions, or fewer."
-        found = [Statement("Subspace", GOOD if self.gap >= _FIRM_GAP else CAUTION, text)]
+        found = [Statement("Subspace", level, text)]
         if self.error > 0:
             level = GOOD if self.error < self.gap else CAUTION
             text = f"a stream has dropped at most {self.error:.2g} of the largest variance."
@@ -297,6 +299,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 error=(found.error + frame.values.get("forgotten", 0.0)) / largest,
                 n_components=found.rank,
                 explained=float(ratio.sum()),
+                angle=subspace_angle(kept, found.following, left_out, found.weight),
             ),
         }
 
