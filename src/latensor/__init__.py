@@ -39,6 +39,7 @@ _HOMES = {
     ),
     "models": (
         "CCA",
+        "CPRegressor",
         "CategoricalHMM",
         "DiagonalGaussianMixture",
         "GaussianHMM",
@@ -52,6 +53,8 @@ _HOMES = {
         "ProductMixture",
         "SingleTopic",
         "SphericalGaussianMixture",
+        "TensorShape",
+        "TuckerRegressor",
         "load",
     ),
     "moments": (),

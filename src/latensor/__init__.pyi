@@ -32,6 +32,7 @@ from latensor.models import CCA as CCA
 from latensor.models import ICA as ICA
 from latensor.models import PCA as PCA
 from latensor.models import CategoricalHMM as CategoricalHMM
+from latensor.models import CPRegressor as CPRegressor
 from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
 from latensor.models import GaussianHMM as GaussianHMM
 from latensor.models import GaussianMixture as GaussianMixture
@@ -42,6 +43,8 @@ from latensor.models import PearsonMixture as PearsonMixture
 from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic
 from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
+from latensor.models import TensorShape as TensorShape
+from latensor.models import TuckerRegressor as TuckerRegressor
 from latensor.models import load as load
 from latensor.sources import read_documents as read_documents
 from latensor.sources import robinson_foulds as robinson_foulds

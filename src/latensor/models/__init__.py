@@ -11,6 +11,8 @@ from latensor.models.mixtures.gaussian import GaussianMixture
 from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
+from latensor.models.regression.regressors import CPRegressor, TuckerRegressor
+from latensor.models.regression.tensor_shape import TensorShape
 from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
 from latensor.models.topics.single_topic import SingleTopic
 from latensor.models.trees.estimator import LatentTree
@@ -20,6 +22,7 @@ __all__ = [
     "CCA",
     "ICA",
     "PCA",
+    "CPRegressor",
     "CategoricalHMM",
     "DiagonalGaussianMixture",
     "GaussianHMM",
@@ -31,5 +34,7 @@ __all__ = [
     "ProductMixture",
     "SingleTopic",
     "SphericalGaussianMixture",
+    "TensorShape",
+    "TuckerRegressor",
     "load",
 ]

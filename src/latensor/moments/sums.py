@@ -194,6 +194,7 @@ class Joint(Folded):
         return self._each(lambda m, o: m.received(o), message)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Grouped(Folded):
     """The same accumulator for every group of units: halves, cross-validation, a bootstrap.

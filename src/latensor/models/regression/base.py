@@ -1,0 +1,111 @@
+"""What regressors and classifiers on tensors share: parameters, targets, fitted tensors."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.estimation import Choice, Interval
+from latensor.exceptions import InvalidInputError
+from latensor.models.regression.fit import Rank
+from latensor.models.regression.tensor_input import read_shape
+from latensor.models.regression.weights import CPWeights, TuckerWeights
+from latensor.tensors.cp import CPTensor
+from latensor.tensors.tucker import TuckerTensor
+
+PARAMETERS = {
+    "alpha": (Choice(("auto",)), Interval(numbers.Real, 0)),
+    "fit_intercept": (Choice((True, False)),),
+    "max_rank": (Interval(numbers.Integral, 1),),
+    "max_iter": (Interval(numbers.Integral, 1),),
+    "tol": (Interval(numbers.Real, 0, closed="neither"),),
+}
+
+
+class ReadsShape:
+    """Checks the parameter `shape` of a model on tensors."""
+
+    shape: Any
+
+    def _check_shape(self) -> None:
+        if self.shape is not None:
+            read_shape(self.shape, None, type(self).__name__)
+
+
+def cp_rank(rank: object, dims: Sequence[int], n_outputs: int, owner: str) -> int:
+    """A rank of CP weights, at most that of any tensor of their shape."""
+    sizes = [*dims, n_outputs] if n_outputs > 1 else list(dims)
+    limit = math.prod(sizes) // max(sizes)
+    if not isinstance(rank, numbers.Integral) or isinstance(rank, bool) or int(rank) < 1:
+        raise InvalidInputError(f"rank={rank!r} of {owner} must be an integer of at least 1")
+    if int(rank) > limit:
+        shape = " x ".join(map(str, sizes))
+        raise InvalidInputError(
+            f"rank={rank} of {owner} exceeds {limit}, the largest that weights of {shape} can "
+            "need: lower rank"
+        )
+    return int(rank)
+
+
+def tucker_ranks(ranks: object, dims: Sequence[int], owner: str) -> tuple[int, ...]:
+    """Ranks of Tucker weights, one per mode of a sample, none above its dimension."""
+    given = [ranks] * len(dims) if isinstance(ranks, numbers.Integral) else ranks
+    if not isinstance(given, list | tuple) or len(given) != len(dims):
+        raise InvalidInputError(
+            f"ranks={ranks!r} of {owner} must be an integer, or one per mode of a sample of "
+            f"shape {tuple(dims)}; outputs are not compressed"
+        )
+    for rank, d in zip(given, dims, strict=True):
+        if (
+            not isinstance(rank, numbers.Integral)
+            or isinstance(rank, bool)
+            or not 1 <= int(rank) <= d
+        ):
+            raise InvalidInputError(
+                f"ranks={ranks!r} of {owner} must be integers from 1 to the dimensions "
+                f"{tuple(dims)} of a sample"
+            )
+    return tuple(int(r) for r in given)
+
+
+def cp_candidates(max_rank: int, dims: Sequence[int], n_outputs: int) -> tuple[Rank, ...]:
+    """Ranks that cross-validation tries."""
+    sizes = [*dims, n_outputs] if n_outputs > 1 else list(dims)
+    return tuple(range(1, min(max_rank, math.prod(sizes) // max(sizes)) + 1))
+
+
+def tucker_candidates(max_rank: int, dims: Sequence[int]) -> tuple[Rank, ...]:
+    """Equal ranks in all modes, up to their dimensions."""
+    found: list[Rank] = []
+    for rank in range(1, min(max_rank, max(dims)) + 1):
+        each = tuple(min(rank, d) for d in dims)
+        if each not in found:
+            found.append(each)
+    return tuple(found)
+
+
+def fitted_tensor(weights: CPWeights | TuckerWeights, flat: bool, dtype: Any) -> Any:
+    """Weights as a CPTensor or TuckerTensor (d_1, .., d_N), with outputs last unless `flat`."""
+    if isinstance(weights, CPWeights):
+        factors = [f.astype(dtype) for f in weights.factors]
+        scale = np.ones(weights.rank, dtype=dtype)
+        if flat:
+            scale = weights.output[0].astype(dtype)
+        else:
+            factors.append(weights.output.astype(dtype))
+        return CPTensor(scale, tuple(factors)).canonical()
+    core = weights.core.astype(dtype)
+    kept: list[Any] = [f.astype(dtype) for f in weights.factors]
+    if flat:
+        return TuckerTensor(np.ascontiguousarray(core[..., 0]), tuple(kept))
+    return TuckerTensor(core, (*kept, None))
+
+
+def dense_weights(coef: Any, n_features: int) -> Array:
+    """(D, q) of a fitted tensor."""
+    return np.asarray(coef.to_dense()).reshape(n_features, -1)

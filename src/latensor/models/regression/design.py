@@ -1,0 +1,302 @@
+"""Tensor-valued rows as regression sees them: contracted with factors, never unfolded or copied.
+
+Rows are centred, multiplied by the square roots of their weights and divided by one common scale:
+a scale per entry would destroy the low rank of the weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+import scipy.sparse
+
+from latensor.arrays import Array
+from latensor.moments.second import CrossCovariance
+
+
+class Design:
+    """What a fit asks of rows X (m, d_1, .., d_N), with D = d_1 .. d_N."""
+
+    dims: tuple[int, ...]
+    n_rows: int
+    roots: Array | None  # square roots of the weights of rows, None for ones
+
+    def tail(self, factor: Array) -> Any:
+        """X contracted with the last factor, for all modes but the last; None where it has none."""
+        return None
+
+    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
+        """(m, d_mode, R): X contracted in all other modes, column by column (Khatri-Rao)."""
+        raise NotImplementedError
+
+    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
+        """(m, R_1, .., d_mode, .., R_N): X contracted with all other factors (Kronecker)."""
+        raise NotImplementedError
+
+    def cross(self, targets: Array) -> Array:
+        """X' Y (D, q)."""
+        raise NotImplementedError
+
+    def applied(self, weights: Array) -> Array:
+        """X W (m, q) of weights (D, q)."""
+        raise NotImplementedError
+
+    def mode_covariance(self, mode: int) -> Array:
+        """(d, d): the average of x x' over the fibres of a mode."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class DenseDesign(Design):
+    """Rows in one contiguous array (m, d_1, .., d_N), centred and scaled."""
+
+    rows: Array
+    roots: Array | None = None
+
+    @property
+    def dims(self) -> tuple[int, ...]:  # type: ignore[override]
+        return tuple(self.rows.shape[1:])
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return int(self.rows.shape[0])
+
+    def tail(self, factor: Array) -> Array:
+        return self.rows @ factor
+
+    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
+        order, m = len(self.dims), self.n_rows
+        if mode < order - 1:
+            # (m, d_1, .., d_{N-1}, R); then the modes before and after, each for one column.
+            left = self.tail(factors[-1]) if tail is None else tail
+            for k in range(order - 2, mode, -1):
+                left = np.einsum("...ir,ir->...r", left, factors[k])
+            for k in range(mode):
+                left = np.einsum("ni...r,ir->n...r", left, factors[k])
+            return left
+        rank = factors[0].shape[1]
+        first = self.rows.reshape(m, self.dims[0], -1)
+        left = np.matmul(np.ascontiguousarray(factors[0].T), first)
+        left = left.reshape(m, rank, *self.dims[1:])
+        for k in range(1, order - 1):
+            left = np.einsum("nri...,ir->nr...", left, factors[k])
+        return np.ascontiguousarray(left.transpose(0, 2, 1))
+
+    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
+        left = self.rows
+        # The last modes first: those products are one matrix product without a copy.
+        for k in range(len(self.dims) - 1, -1, -1):
+            if k != mode:
+                left = np.moveaxis(np.tensordot(left, factors[k], axes=(k + 1, 0)), -1, k + 1)
+        return left
+
+    def cross(self, targets: Array) -> Array:
+        return self.rows.reshape(self.n_rows, -1).T @ targets
+
+    def applied(self, weights: Array) -> Array:
+        return self.rows.reshape(self.n_rows, -1) @ weights
+
+    def mode_covariance(self, mode: int) -> Array:
+        fibres = np.moveaxis(self.rows, mode + 1, 0).reshape(self.dims[mode], -1)
+        return fibres @ fibres.T / fibres.shape[1]
+
+
+@dataclass(frozen=True, eq=False)
+class SparseDesign(Design):
+    """Rows as stored entries; the mean is subtracted from what they are contracted to.
+
+    Attributes
+    ----------
+    matrix : CSR (m, D), scaled
+    shape : d_1, .., d_N
+    mean : (D,), of the scaled rows; zeros where nothing is centred
+    roots : (m,) square roots of the weights of rows
+    """
+
+    matrix: Any
+    shape: tuple[int, ...]
+    mean: Array
+    roots: Array
+
+    @property
+    def dims(self) -> tuple[int, ...]:  # type: ignore[override]
+        return self.shape
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return int(self.matrix.shape[0])
+
+    def _places(self) -> tuple[Array, tuple[Array, ...]]:
+        owners = np.repeat(np.arange(self.n_rows), np.diff(self.matrix.indptr))
+        return owners, np.unravel_index(self.matrix.indices, self.shape)
+
+    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
+        owners, places = self._places()
+        d, rank = self.shape[mode], factors[0 if mode else 1].shape[1]
+        cells = owners * d + places[mode]
+        average = self.mean.reshape(self.shape)
+        found = np.empty((self.n_rows, d, rank))
+        for r in range(rank):
+            values = self.matrix.data.copy()
+            middle = average
+            for k in range(len(self.shape) - 1, -1, -1):
+                if k != mode:
+                    values *= factors[k][places[k], r]
+                    middle = np.tensordot(middle, factors[k][:, r], axes=(k, 0))
+            sums = np.bincount(cells, weights=values, minlength=self.n_rows * d)
+            found[:, :, r] = sums.reshape(self.n_rows, d) - middle
+        return found * self.roots[:, None, None]
+
+    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
+        others = [k for k in range(len(self.shape)) if k != mode]
+        ranks = [factors[k].shape[1] for k in others]
+        chosen = np.unravel_index(np.arange(math.prod(ranks)), ranks)
+        columns = list(factors)
+        for k, index in zip(others, chosen, strict=True):
+            columns[k] = factors[k][:, index]
+        kept = 0 if mode is None else mode
+        left = self.by_columns(columns, kept)
+        if mode is None:
+            left = (left * columns[0]).sum(axis=1)
+            return left.reshape(self.n_rows, *ranks)
+        left = left.reshape(self.n_rows, self.shape[mode], *ranks)
+        return np.moveaxis(left, 1, mode + 1)
+
+    def cross(self, targets: Array) -> Array:
+        weighted = targets * self.roots[:, None]
+        return np.asarray(self.matrix.T @ weighted) - np.outer(self.mean, weighted.sum(axis=0))
+
+    def applied(self, weights: Array) -> Array:
+        return (np.asarray(self.matrix @ weights) - self.mean @ weights) * self.roots[:, None]
+
+    def mode_covariance(self, mode: int) -> Array:
+        owners, places = self._places()
+        d, n_fibres = self.shape[mode], self.n_rows * self.matrix.shape[1] // self.shape[mode]
+        rest = owners
+        for k, place in enumerate(places):
+            if k != mode:
+                rest = rest * self.shape[k] + place
+        values = self.matrix.data * self.roots[owners]
+        _, rest = np.unique(rest, return_inverse=True)
+        fibres = scipy.sparse.csr_array((values, (places[mode], rest)))
+        fibres.resize((d, fibres.shape[1]))
+        plain = np.asarray((fibres @ fibres.T).todense()) / n_fibres
+        average = np.moveaxis(self.mean.reshape(self.shape), mode, 0).reshape(d, -1)
+        return plain - average @ average.T * float(self.roots @ self.roots) / n_fibres
+
+
+@dataclass(frozen=True, eq=False)
+class Regression:
+    """Rows and targets ready to be fitted, and how to come back from them.
+
+    Attributes
+    ----------
+    design : Design, of scaled rows
+    targets : (m, q), centred, multiplied by the roots of the weights, of mean square one
+    rest : float, squares of the targets that no weights explain: lost when rows were reduced
+    n_samples : float, how many samples the rows stand for
+    x_mean, y_mean : (D,) and (q,), zeros where there is no intercept
+    x_scale, y_scale : float, by which rows and targets were divided
+    """
+
+    design: Design
+    targets: Array
+    rest: float
+    n_samples: float
+    x_mean: Array
+    y_mean: Array
+    x_scale: float
+    y_scale: float
+
+    @property
+    def n_outputs(self) -> int:
+        """The number q of targets of a row."""
+        return int(self.targets.shape[1])
+
+    @property
+    def total(self) -> float:
+        """The sum of squares of the targets."""
+        return float((self.targets**2).sum()) + self.rest
+
+
+def _scale(mean_square: float) -> float:
+    return math.sqrt(mean_square) if mean_square > 0 else 1.0
+
+
+def regression_of_rows(
+    rows: Any, targets: Array, weights: Array, dims: tuple[int, ...], *, intercept: bool
+) -> Regression:
+    """Rows (n, D), dense or CSR, as they are.
+
+    Parameters
+    ----------
+    rows : (n, D) array or CSR matrix
+    targets : (n, q)
+    weights : (n,), above zero
+    dims : d_1, .., d_N
+    intercept : bool, whether to subtract the means
+    """
+    total, size = float(weights.sum()), math.prod(dims)
+    plain = bool((weights == 1).all())
+    roots = np.sqrt(weights)
+    targets = np.asarray(targets, dtype=np.float64)
+    y_mean = weights @ targets / total if intercept else np.zeros(targets.shape[1])
+    centred = (targets - y_mean) * roots[:, None]
+    y_scale = _scale(float((centred**2).sum()) / centred.size)
+    design: Design
+    if scipy.sparse.issparse(rows):
+        matrix = scipy.sparse.csr_array(rows, dtype=np.float64)
+        matrix.sum_duplicates()
+        x_mean = np.asarray(matrix.T @ weights) / total if intercept else np.zeros(size)
+        squares = float(weights @ np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
+        x_scale = _scale((squares - total * float(x_mean @ x_mean)) / (total * size))
+        design = SparseDesign(matrix / x_scale, dims, x_mean / x_scale, roots)
+    else:
+        x_mean = weights @ rows / total if intercept else np.zeros(size)
+        values = np.asarray(rows - x_mean, dtype=np.float64)
+        if not plain:
+            values *= roots[:, None]
+        x_scale = _scale(float(np.vdot(values, values)) / (total * size))
+        values /= x_scale
+        design = DenseDesign(np.ascontiguousarray(values).reshape(-1, *dims), roots)
+    return Regression(design, centred / y_scale, 0.0, total, x_mean, y_mean, x_scale, y_scale)
+
+
+def regression_of_moments(
+    known: CrossCovariance, dims: tuple[int, ...], *, intercept: bool
+) -> Regression:
+    """At most D rows with the covariances of all samples: every later cost is free of their number.
+
+    With G = E[x x'] and c = E[x y'], centred where there is an intercept, the rows are n^1/2 L'
+    of G = L L' and their targets n^1/2 L^-1 c.
+    """
+    n, size = known.weight, math.prod(dims)
+    x_mean, y_mean = known.x_mean, known.y_mean
+    gram, cross = known.x_covariance, known.cross_covariance
+    spread = np.diagonal(known.y_covariance)
+    if not intercept:
+        gram, cross = gram + np.outer(x_mean, x_mean), cross + np.outer(x_mean, y_mean)
+        spread = spread + y_mean**2
+        x_mean, y_mean = np.zeros_like(x_mean), np.zeros_like(y_mean)
+    x_scale = _scale(float(np.trace(gram)) / size)
+    y_scale = _scale(float(spread.mean()))
+    gram, cross = gram / x_scale**2 * n, cross / (x_scale * y_scale) * n
+    try:
+        root = np.linalg.cholesky(gram)
+        rows, targets = root.T, scipy.linalg.solve_triangular(root, cross, lower=True)
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(gram)
+        kept = values > np.finfo(float).eps * size * max(values[-1], 0.0)
+        roots = np.sqrt(values[kept])
+        rows, targets = roots[:, None] * vectors[:, kept].T, vectors[:, kept].T @ cross
+        targets = targets / roots[:, None]
+    if not len(rows):
+        rows, targets = np.zeros((1, size)), np.zeros((1, cross.shape[1]))
+    rest = max(float(spread.sum()) / y_scale**2 * n - float((targets**2).sum()), 0.0)
+    design = DenseDesign(np.ascontiguousarray(rows).reshape(-1, *dims))
+    return Regression(design, targets, rest, n, x_mean, y_mean, x_scale, y_scale)

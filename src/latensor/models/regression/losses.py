@@ -1,0 +1,112 @@
+"""What fitted values are compared with: squares, or the log-likelihood of classes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import expit, log_softmax, logsumexp, softmax
+
+from latensor.arrays import Array
+from latensor.models.regression.weights import Linearized, LowRank
+
+# Where a class is certain its curvature vanishes; Fisher scoring then makes steps without bound.
+_CURVATURE_FLOOR = 1e-4
+
+
+class Loss:
+    """A sum over rows, as a function of fitted values (m, q) and intercepts (e,)."""
+
+    n_intercepts: int
+
+    def value(self, fitted: Array, intercepts: Array) -> float:
+        """The loss."""
+        raise NotImplementedError
+
+    def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
+        """The expected second derivatives (p + e, p + e) and minus the gradient (p + e,)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class SquaredLoss(Loss):
+    """|y - f|^2 / 2 of centred targets: the intercept is exact without a parameter."""
+
+    targets: Array
+    rest: float = 0.0
+    n_intercepts = 0
+
+    def value(self, fitted: Array, intercepts: Array) -> float:
+        return 0.5 * (float(((self.targets - fitted) ** 2).sum()) + self.rest)
+
+    def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
+        return weights.normal(at, self.targets - at.fitted)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLoss(Loss):
+    """Minus the log-likelihood of classes: logistic with one output, softmax with one per class.
+
+    Attributes
+    ----------
+    labels : (m, q), 0 or 1; of two classes one column, of the second
+    weights : (m,), of the rows
+    has_intercept : bool
+    """
+
+    labels: Array
+    weights: Array
+    has_intercept: bool = True
+
+    @property
+    def n_intercepts(self) -> int:  # type: ignore[override]
+        return self.labels.shape[1] if self.has_intercept else 0
+
+    def _shifted(self, fitted: Array, intercepts: Array) -> Array:
+        return fitted + intercepts if self.has_intercept else fitted
+
+    def probabilities(self, fitted: Array, intercepts: Array) -> Array:
+        """(m, q), as `labels`."""
+        logits = self._shifted(fitted, intercepts)
+        found: Array = expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1)
+        return found
+
+    def value(self, fitted: Array, intercepts: Array) -> float:
+        logits = self._shifted(fitted, intercepts)
+        if logits.shape[1] == 1:
+            each = np.logaddexp(0.0, logits[:, 0]) - self.labels[:, 0] * logits[:, 0]
+        else:
+            each = logsumexp(logits, axis=1) - (self.labels * logits).sum(axis=1)
+        return float(self.weights @ each)
+
+    def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
+        chances = self.probabilities(at.fitted, intercepts)
+        jacobian = self._with_intercepts(weights.jacobian(at))
+        _, q, p = jacobian.shape
+        residual = (self.labels - chances) * self.weights[:, None]
+        right = jacobian.reshape(-1, p).T @ residual.ravel()
+        if q == 1:
+            curvature = np.maximum(chances * (1 - chances), _CURVATURE_FLOOR)
+        else:
+            curvature = np.maximum(chances, _CURVATURE_FLOOR)
+        roots = np.sqrt(curvature * self.weights[:, None])
+        scaled = (jacobian * roots[:, :, None]).reshape(-1, p)
+        gram = scaled.T @ scaled
+        if q > 1:
+            mean = np.einsum("nq,nqp->np", chances, jacobian) * np.sqrt(self.weights)[:, None]
+            gram -= mean.T @ mean
+        return gram, right
+
+    def _with_intercepts(self, jacobian: Array) -> Array:
+        if not self.has_intercept:
+            return jacobian
+        m, q, _ = jacobian.shape
+        return np.concatenate([jacobian, np.broadcast_to(np.eye(q), (m, q, q))], axis=2)
+
+    def log_probabilities(self, fitted: Array, intercepts: Array) -> Array:
+        """(m, number of classes), the logarithms of the probabilities."""
+        logits = self._shifted(fitted, intercepts)
+        if logits.shape[1] == 1:
+            logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
+        found: Array = log_softmax(logits, axis=1)
+        return found

@@ -1,0 +1,301 @@
+"""Least squares with weights of low rank as one model: covariances from a fold, or the rows."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+
+from latensor.arrays import Array
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError
+from latensor.models.regression.design import (
+    Regression,
+    regression_of_moments,
+    regression_of_rows,
+)
+from latensor.models.regression.fit import Rank, RankScore, Settings, select_rank
+from latensor.models.regression.weights import CPWeights, TuckerWeights
+from latensor.moments.batch import Batch, Kind
+from latensor.moments.row_sums import CrossCovarianceSums, mean_of
+from latensor.moments.second import CrossCovariance
+from latensor.moments.sums import Folded, Grouped, Joint
+from latensor.value_files import storable
+
+# Rows are replaced by their covariances where there are this many times more of them than entries.
+_MANY_ROWS = 1.5
+# Up to here, entries and targets together, covariances are kept (0.5 GB).
+_MAX_COVARIANCE = 8192
+N_FOLDS = 5
+_FOLD_SEED = 0
+
+
+@storable
+@dataclass(frozen=True)
+class RegressionCertificate(Findings):
+    """How well the data determine weights of low rank.
+
+    Attributes
+    ----------
+    n_samples : float
+    n_free : float, effective degrees of freedom of weights and intercepts
+    r2 : float, of the training samples
+    r2_cross_validated : float, by generalized cross-validation: an estimate for new samples
+    converged : bool
+    """
+
+    n_samples: float
+    n_free: float
+    r2: float
+    r2_cross_validated: float
+    converged: bool
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return f"weights with {self.n_free:.4g} degrees of freedom from {self.n_samples:g} samples"
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        r2, held = self.r2, self.r2_cross_validated
+        level = BAD if not held > 0 else CAUTION if r2 - held > 0.5 * (1 - r2) + 0.1 else GOOD
+        text = f"R2 is {r2:.3g} on these samples and about {held:.3g} on new ones."
+        if level != GOOD:
+            text += " Lower the rank, raise alpha, or give more samples."
+        found = [Statement("Prediction", level, text)]
+        if not self.converged:
+            found.append(
+                Statement("Convergence", CAUTION, "stopped at max_iter before the loss settled.")
+            )
+        return tuple(found)
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class RegressionState:
+    """Fitted weights in the units of the data.
+
+    Attributes
+    ----------
+    core : (R_1, .., R_N, q) of Tucker weights; None for CP
+    factors : N matrices (d_k, R_k)
+    output : (q, R) of CP weights; None for Tucker
+    intercept : (q,)
+    alpha, penalty : the ridge that was used
+    rank : int, or one per mode
+    scores : what cross-validation said of every rank that was tried
+    certificate : RegressionCertificate
+    n_iter : int
+    """
+
+    core: Any
+    factors: tuple[Any, ...]
+    output: Any
+    intercept: Any
+    alpha: float
+    penalty: str
+    rank: Any
+    scores: tuple[RankScore, ...]
+    certificate: RegressionCertificate
+    n_iter: int
+
+    @property
+    def weights(self) -> CPWeights | TuckerWeights:
+        """The weights as they were fitted."""
+        if self.core is None:
+            return CPWeights(self.factors, self.output)
+        return TuckerWeights(self.core, self.factors)
+
+
+@dataclass(frozen=True)
+class RegressionModel(Model[RegressionState]):
+    """The settings of a regression on tensors (d_1, .., d_N).
+
+    Attributes
+    ----------
+    settings : Settings
+    rank : int, one per mode, or None to choose among `candidates`
+    candidates : ranks, increasing
+    dims : d_1, .., d_N
+    n_outputs : int
+    """
+
+    settings: Settings
+    rank: Rank | None
+    candidates: tuple[Rank, ...]
+    dims: tuple[int, ...]
+    n_outputs: int
+    kind = Kind.TARGETED
+
+    @property
+    def _size(self) -> int:
+        return math.prod(self.dims)
+
+    def check_streaming(self) -> None:
+        count = self._size + self.n_outputs
+        if count > _MAX_COVARIANCE:
+            raise InvalidInputError(
+                f"X and y have {count} entries together, but streams and sources keep their "
+                f"covariances, for at most {_MAX_COVARIANCE}: give all samples to fit as one array"
+            )
+
+    def survey(self, run: Run, streaming: bool) -> Frame:
+        if run.source.original is None or streaming:
+            self.check_streaming()
+        first = run.source.head()
+        x, y = (mean_of(part, first.weights) for part in first.parts)
+        return Frame({"x": x, "y": y})
+
+    def at_once(self, run: Run, frame: Frame) -> Answer[RegressionState] | None:
+        """Where there are few rows for their size, their covariances would be larger than they."""
+        units = run.source.in_memory
+        if run.source.original is None or units is None:
+            return None
+        if self._size + self.n_outputs <= _MAX_COVARIANCE:
+            many = _MANY_ROWS * self._size
+            if len(units) > many:
+                return None
+            if scipy.sparse.issparse(units.rows) and units.rows.nnz > many * self._size:
+                return None
+        rank: Rank | None = self.rank
+        scores: tuple[RankScore, ...] = ()
+        if rank is None:
+            rank, scores = select_rank(self._row_folds(units), self.candidates, self.settings)
+        return self._answer(self._of_rows(units), rank, scores)
+
+    def _of_rows(self, units: Batch) -> Regression:
+        rows, targets = units.parts
+        return regression_of_rows(
+            rows, targets, units.weights, self.dims, intercept=self.settings.intercept
+        )
+
+    def _row_folds(self, units: Batch) -> list[tuple[Regression, Callable[[Array], float]]]:
+        self._check_folds(len(units))
+        place = np.random.default_rng(_FOLD_SEED).permutation(len(units)) % N_FOLDS
+        folds: list[tuple[Regression, Callable[[Array], float]]] = []
+        for k in range(N_FOLDS):
+            kept = self._of_rows(units.take(np.flatnonzero(place != k)))
+            folds.append((kept, LeftOutRows(kept, units.take(np.flatnonzero(place == k)))))
+        return folds
+
+    def _check_folds(self, count: int) -> None:
+        if count < 2 * N_FOLDS:
+            raise InvalidInputError(
+                f"rank='auto' needs at least {2 * N_FOLDS} samples for cross-validation, got "
+                f"{count}: give a rank, or more samples"
+            )
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        empty = CrossCovarianceSums(frame["x"], frame["y"])
+        if self.rank is None:
+            return {"folds": Grouped.of(empty, N_FOLDS, _FOLD_SEED)}
+        return {"covariances": empty}
+
+    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[RegressionState]:
+        if self.rank is not None:
+            known = moments["covariances"].finalize()
+            return self._answer(self._of_moments(known), self.rank, ())
+        groups = moments["folds"]
+        self._check_folds(sum(int(g.sums["count"]) for g in groups.groups if g.sums is not None))
+        folds: list[tuple[Regression, Callable[[Array], float]]] = []
+        for k in range(N_FOLDS):
+            kept = self._of_moments(
+                groups.resampled([float(j != k) for j in range(N_FOLDS)]).finalize()
+            )
+            folds.append((kept, LeftOutMoments(kept, groups.groups[k].finalize())))
+        rank, scores = select_rank(folds, self.candidates, self.settings)
+        known = groups.resampled([1.0] * N_FOLDS).finalize()
+        return self._answer(self._of_moments(known), rank, scores)
+
+    def _of_moments(self, known: CrossCovariance) -> Regression:
+        return regression_of_moments(known, self.dims, intercept=self.settings.intercept)
+
+    def _answer(
+        self, regression: Regression, rank: Rank, scores: tuple[RankScore, ...]
+    ) -> Answer[RegressionState]:
+        path = self.settings.path(regression, rank)
+        fitted, n = path.fitted, regression.n_samples
+        factor = regression.y_scale / regression.x_scale
+        dense = fitted.weights.dense() * factor
+        extra = self.n_outputs if self.settings.intercept else 0
+        total = regression.total
+        constant = total <= np.finfo(float).tiny
+        r2 = 1.0 if constant else 1 - 2 * fitted.loss / total
+        # Of the mean alone, generalized cross-validation has the error total n q / (n q - q)^2.
+        count = n * self.n_outputs
+        null = total * count / max(count - extra, 1.0) ** 2
+        held = 1.0 if constant else 1 - path.chosen.error / null
+        certificate = RegressionCertificate(
+            n, path.chosen.n_free + extra, r2, float(held), fitted.converged
+        )
+        weights = fitted.weights
+        core = output = None
+        if isinstance(weights, CPWeights):
+            share = factor ** (1 / len(weights.factors))
+            factors = tuple(f * share for f in weights.factors)
+            output = weights.output
+        else:
+            plain = weights.balanced()
+            core, factors = plain.core * factor, plain.factors
+        state = RegressionState(
+            core,
+            factors,
+            output,
+            regression.y_mean - regression.x_mean @ dense,
+            path.chosen.alpha,
+            path.penalty,
+            rank,
+            scores,
+            certificate,
+            fitted.n_iter,
+        )
+        return Answer(state, n_iter=fitted.n_iter)
+
+    def resumed(self, frame: Frame, answer: Answer[RegressionState]) -> Resumed:
+        raise InvalidInputError(
+            "this regression was fitted by fit to fewer samples than it keeps covariances for "
+            f"({_MANY_ROWS} times the {self._size} entries of one): start a new one and give all "
+            "batches to partial_fit"
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutRows:
+    """The squared error of weights on rows, relative to that of the mean of the others."""
+
+    kept: Regression
+    units: Batch
+
+    def __call__(self, weights: Array) -> float:
+        rows, targets = self.units.parts
+        shift = self.kept.y_mean - self.kept.x_mean @ weights
+        residual = targets - shift - np.asarray(rows @ weights)
+        total = float(self.units.weights @ ((targets - self.kept.y_mean) ** 2).sum(axis=1))
+        found = float(self.units.weights @ (residual**2).sum(axis=1))
+        return found / total if total > 0 else 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class LeftOutMoments:
+    """The same from the covariances of the rows that were left out."""
+
+    kept: Regression
+    known: CrossCovariance
+
+    def __call__(self, weights: Array) -> float:
+        known, kept = self.known, self.kept
+        spread = float(np.trace(known.y_covariance))
+        explained = np.einsum("iq,iq->", weights, known.cross_covariance)
+        quadratic = np.einsum("iq,iq->", weights, known.x_covariance @ weights)
+        gap = known.y_mean - kept.y_mean
+        bias = gap - (known.x_mean - kept.x_mean) @ weights
+        total = spread + float(gap @ gap)
+        found = spread - 2 * float(explained) + float(quadratic) + float(bias @ bias)
+        return max(found, 0.0) / total if total > 0 else 0.0

@@ -1,0 +1,358 @@
+"""Linear regression whose weights are a tensor of low rank."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import numpy as np
+from sklearn.base import RegressorMixin
+from sklearn.metrics import r2_score
+from sklearn.utils.validation import check_is_fitted
+
+from latensor.arrays import Array, is_array, library_name, to_host
+from latensor.estimation import Choice, Interval, host_dtype, read_weights
+from latensor.estimation.base import LatentEstimator
+from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.row_input import numbered, on_host
+from latensor.estimation.sample_source import as_batches
+from latensor.estimation.samples import in_library_of, read_samples
+from latensor.exceptions import InvalidInputError, warn_caller
+from latensor.models.regression.base import (
+    PARAMETERS,
+    ReadsShape,
+    cp_candidates,
+    cp_rank,
+    dense_weights,
+    fitted_tensor,
+    tucker_candidates,
+    tucker_ranks,
+)
+from latensor.models.regression.fit import Rank, Settings
+from latensor.models.regression.model import RegressionModel, RegressionState
+from latensor.models.regression.tensor_input import TensorReader, is_targeted, read_tensor_rows
+from latensor.moments.batch import Kind
+from latensor.sources.pairs import PairReader
+from latensor.sources.rows import RowReader
+from latensor.sources.shards import Source
+
+
+class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ignore[misc]
+    """Base of the regressors: y = <X, W> + b with W of low rank."""
+
+    alpha: float | str
+    penalty: str
+    fit_intercept: bool
+    max_rank: int
+    max_iter: int
+    tol: float
+    # Nothing is drawn at random: two fits are the same to the last bit.
+    random_state: ClassVar[int] = 0
+    _kind: ClassVar[str]
+    _takes_sparse = True
+    _min_samples = 2
+    _dims: tuple[int, ...]
+    _n_targets: int
+    _flat: bool
+    _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
+    _same_to_merge: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        self._check_shape()
+
+    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
+        """The rank, or None and what cross-validation tries."""
+        raise NotImplementedError(f"{type(self).__name__} must read its rank")
+
+    def _model(self) -> RegressionModel:
+        settings = Settings(
+            self._kind,
+            self.alpha,
+            self.penalty,
+            bool(self.fit_intercept),
+            int(self.max_iter),
+            float(self.tol),
+        )
+        rank, candidates = self._ranks()
+        return RegressionModel(settings, rank, candidates, self._dims, self._n_targets)
+
+    # ------------------------------------------------------------------ data
+    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        """Tensors and targets in memory, or batches (X, y) or (X, y, sample_weight)."""
+        batches = as_batches(X, is_targeted) if y is None else None
+        if batches is None:
+            rows, targets, weights = self._read_pair(X, y, sample_weight, reset=reset)
+            units = numbered((on_host(self, rows), on_host(self, targets)), weights)
+            return replace(Source.of(Kind.TARGETED, units), original=(rows, targets))
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
+            )
+        if reset:
+            first = next((b for b in batches if b[0].shape[0]), None)
+            if first is None:
+                raise InvalidInputError("X holds no batch with a sample: give at least one")
+            self._read_pair(first[0], first[1], None, reset=True)
+        name = type(self).__name__
+        pairs = PairReader(
+            RowReader(self.n_features_in_, name, keeps_sparse=True),
+            RowReader(self._n_targets, f"the target of {name}"),
+        )
+        copies = not isinstance(batches, list | tuple)
+        reader = TensorReader(pairs, self._dims, name)
+        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
+
+    def _read_pair(
+        self, X: object, y: object, sample_weight: object, *, reset: bool
+    ) -> tuple[Array, Array, Any]:
+        rows = read_tensor_rows(self, X, reset=reset)
+        flat = _n_axes(y) == 1
+        targets = read_samples(self, y, name="y", reset=reset, target=True)
+        if targets.ndim != 2:
+            raise InvalidInputError(f"y must be (n,) or (n, outputs), got {targets.ndim} axes")
+        if rows.shape[0] != targets.shape[0]:
+            raise InvalidInputError(
+                f"X has {rows.shape[0]} samples but y has {targets.shape[0]}: give one target "
+                "per sample"
+            )
+        devices = [_device(X), _device(y)]
+        if None not in devices and devices[0] != devices[1]:
+            raise InvalidInputError(
+                f"X is on device {devices[0]} but y on {devices[1]}: move one of them"
+            )
+        if reset:
+            self._n_targets, self._flat = int(targets.shape[1]), flat
+            self._dtype = host_dtype(rows)
+        elif targets.shape[1] != self._n_targets:
+            raise InvalidInputError(
+                f"y has {targets.shape[1]} outputs, but {type(self).__name__} is expecting "
+                f"{self._n_targets}"
+            )
+        weights = read_weights(sample_weight, rows)
+        return rows, targets, np.ones(rows.shape[0]) if weights is None else weights
+
+    # ------------------------------------------------------------------ what was found
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        state: RegressionState = answer.state  # type: ignore[assignment]
+        intercept = state.intercept.astype(self._dtype)
+        return {
+            "coef_": fitted_tensor(state.weights, self._flat, self._dtype),
+            "intercept_": intercept[0] if self._flat else intercept,
+            "alpha_": state.alpha,
+            "penalty_": state.penalty,
+            "rank_": state.rank,
+            "selection_": state.scores,
+            "n_iter_": state.n_iter,
+            "shape_": self._dims,
+            "certificate_": state.certificate,
+        }
+
+    _fitted_names = frozenset(
+        {
+            "coef_",
+            "intercept_",
+            "alpha_",
+            "penalty_",
+            "rank_",
+            "selection_",
+            "n_iter_",
+            "shape_",
+            "certificate_",
+        }
+    )
+
+    def _warn(self, answer: Answer[Any]) -> None:
+        state: RegressionState = answer.state  # type: ignore[assignment]
+        if not state.certificate.converged:
+            warn_caller(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
+                f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
+            )
+
+    # ------------------------------------------------------------------ answers
+    def predict(self, X: object) -> Array:
+        """Targets (n,) or (n, outputs) of samples, in the library of `X`."""
+        check_is_fitted(self)
+        rows = read_tensor_rows(self, X, reset=False)
+        weights = in_library_of(dense_weights(self.coef_, self.n_features_in_), rows)
+        found = rows @ weights
+        found = np.asarray(found) if not is_array(found) else found
+        found = found + in_library_of(np.atleast_1d(self.intercept_), found)
+        return found[:, 0] if self._flat else found
+
+    def score(self, X: object, y: object, sample_weight: object = None) -> float:
+        """R2 of the predictions, averaged over outputs."""
+        predicted = np.asarray(to_host(self.predict(X)))
+        known = np.asarray(to_host(y) if is_array(y) else y)
+        return float(r2_score(known, predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.input_tags.three_d_array = True
+        # Without the shape of a sample, rows have no modes.
+        tags.input_tags.two_d_array = self.shape is not None
+        return tags
+
+
+class CPRegressor(TensorRegressor):
+    """Predict numbers from tensors, by weights that are a sum of a few outer products.
+
+    y = <X, W> + b with W = sum_r a_r (x) b_r (x) .. of rank R: R (d1 + d2 + ..) numbers in place
+    of d1 d2 .. ones, each component a pattern per mode. Several outputs share the components; they
+    are one more mode of W.
+
+    The fit starts from the decomposed cross moment E[y X], solves for one factor after the other,
+    then for all at once (Gauss-Newton), with the ridge alpha n s^2 |W|^2, where s^2 is the mean
+    square of an entry of X: ridge regression restricted to low rank, whatever the scale of X and y.
+    Nothing is drawn at random.
+
+    Parameters
+    ----------
+    rank : int, or "auto": by cross-validation over 5 folds, the smallest rank within half a
+        standard error of the best
+    alpha : float, strength of the ridge as a fraction of the mean square of an entry; "auto"
+        takes it from a path by generalized cross-validation
+    penalty : "weights" (|W|^2), "factors" (the squares of all factors, which removes components),
+        or "auto": whichever has the smaller cross-validated error
+    fit_intercept : bool
+    shape : the dimensions (d1, d2, ..) of one sample, where X comes as rows (n, d1 d2 ..); one of
+        them may be -1, as in NumPy's `reshape`
+    max_rank : int, the largest rank that "auto" tries
+    max_iter : int, Gauss-Newton steps for each alpha
+    tol : float, relative decrease of the loss at which the fit has converged
+
+    Attributes
+    ----------
+    coef_ : CPTensor W, (d1, d2, ..) for y of one axis, else with the outputs as its last mode
+    intercept_ : float, or (outputs,)
+    rank_, alpha_, penalty_ : what was given or chosen
+    selection_ : cross-validated error of every rank that "auto" tried
+    certificate_ : RegressionCertificate, with R2 of these and an estimate for new samples
+    n_iter_ : int
+    shape_ : (d1, d2, ..)
+
+    Notes
+    -----
+    X is (n, d1, d2, ..), of NumPy, PyTorch or JAX, a SparseTensor, or rows, dense or SciPy sparse,
+    with `shape`. With more than 1.5 d1 d2 .. samples their covariances are all that is kept: `fit`
+    then also takes batches (X, y) or (X, y, sample_weight), and `partial_fit` and `merge` go on,
+    up to 8,192 entries and outputs.
+
+    Examples
+    --------
+    >>> import numpy as np, latensor as lt
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((300, 10, 8))
+    >>> y = X[:, 2, :4].sum(axis=1) + 3
+    >>> model = lt.CPRegressor(rank=1).fit(X, y)
+    >>> model.coef_
+    CPTensor(10 x 8, rank 1, numpy, float64)
+    >>> round(float(model.intercept_), 3), round(model.score(X, y), 3)
+    (3.0, 1.0)
+    """
+
+    _kind = "cp"
+    _parameters = {  # noqa: RUF012
+        **PARAMETERS,
+        "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
+        "penalty": (Choice(("weights", "factors", "auto")),),
+    }
+
+    def __init__(
+        self,
+        rank: int | str = 1,
+        *,
+        alpha: float | str = "auto",
+        penalty: str = "weights",
+        fit_intercept: bool = True,
+        shape: Any = None,
+        max_rank: int = 8,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+    ) -> None:
+        self.rank = rank
+        self.alpha = alpha
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.shape = shape
+        self.max_rank = max_rank
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
+        if self.rank == "auto":
+            return None, cp_candidates(int(self.max_rank), self._dims, self._n_targets)
+        return cp_rank(self.rank, self._dims, self._n_targets, type(self).__name__), ()
+
+
+class TuckerRegressor(TensorRegressor):
+    """Predict numbers from tensors, by weights that are a small core with a factor per mode.
+
+    y = <X, W> + b with W = G x_1 U_1 x_2 U_2 ..: the pattern of every mode lies in a space of a few
+    dimensions, and the core says how those go together. Several outputs share the factors.
+
+    Parameters
+    ----------
+    ranks : int, one per mode of a sample, or "auto": equal ranks by cross-validation
+    alpha, fit_intercept, shape, max_rank, max_iter, tol : as for `CPRegressor`
+    penalty : as for `CPRegressor`, but "auto" by default: cores often have directions that carry
+        little, which the penalty on factors removes
+
+    Attributes
+    ----------
+    coef_ : TuckerTensor W with orthonormal factors, (d1, d2, ..) for y of one axis, else with the
+        outputs as its last mode, which has no factor
+    intercept_, rank_, alpha_, penalty_, selection_, certificate_, n_iter_, shape_ : as for
+        `CPRegressor`
+
+    Notes
+    -----
+    Input is what `CPRegressor` takes.
+    """
+
+    _kind = "tucker"
+    _parameters = {  # noqa: RUF012
+        **PARAMETERS,
+        "penalty": (Choice(("weights", "factors", "auto")),),
+    }
+
+    def __init__(
+        self,
+        ranks: Any = 1,
+        *,
+        alpha: float | str = "auto",
+        penalty: str = "auto",
+        fit_intercept: bool = True,
+        shape: Any = None,
+        max_rank: int = 8,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+    ) -> None:
+        self.ranks = ranks
+        self.alpha = alpha
+        self.penalty = penalty
+        self.fit_intercept = fit_intercept
+        self.shape = shape
+        self.max_rank = max_rank
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
+        if isinstance(self.ranks, str) and self.ranks == "auto":
+            return None, tucker_candidates(int(self.max_rank), self._dims)
+        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
+
+
+def _n_axes(values: Any) -> int:
+    return int(values.ndim if hasattr(values, "ndim") else np.asarray(values).ndim)
+
+
+def _device(values: Any) -> Any:
+    """Where an array of another library than NumPy is; None where that says nothing."""
+    if not is_array(values) or library_name(values) == "numpy":
+        return None
+    device = getattr(values, "device", None)
+    return None if callable(device) else device

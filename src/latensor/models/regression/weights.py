@@ -1,0 +1,376 @@
+"""Weight tensors of low rank as parameters: how fitted values and the penalty depend on them.
+
+A parametrization gives, for a design X (m, d_1, .., d_N) and q outputs, the fitted values
+f(theta) = <X, W(theta)> (m, q), their Jacobian J (m, q, p), and the metric W'(theta)' W'(theta)
+in which a change of theta is as large as the change of W it makes: ridge regression with the
+penalty |W|^2, restricted to low rank, has the Gauss-Newton matrix J'J + lambda W''W'.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.models.regression.design import Design
+
+
+@dataclass(frozen=True, eq=False)
+class Linearized:
+    """A parametrization at one point, for one design.
+
+    Attributes
+    ----------
+    fitted : (m, q)
+    parts : arrays that only the parametrization reads
+    """
+
+    fitted: Array
+    parts: tuple[Any, ...]
+
+
+class LowRank:
+    """Parameters theta (p,) of a weight tensor, as blocks in each of which it is linear."""
+
+    blocks: tuple[Array, ...]
+
+    @property
+    def n_parameters(self) -> int:
+        """The length p of theta."""
+        return sum(block.size for block in self.blocks)
+
+    @property
+    def n_free(self) -> int:
+        """Degrees of freedom: parameters less those that change no weight."""
+        raise NotImplementedError
+
+    def pack(self) -> Array:
+        """The vector theta (p,)."""
+        return np.concatenate([block.ravel() for block in self.blocks])
+
+    def unpack(self, theta: Array) -> Self:
+        """The same parametrization at another point."""
+        edges = np.cumsum([block.size for block in self.blocks])[:-1]
+        parts = np.split(theta, edges)
+        return self.with_blocks(
+            [p.reshape(b.shape) for p, b in zip(parts, self.blocks, strict=True)]
+        )
+
+    def with_blocks(self, blocks: Sequence[Array]) -> Self:
+        """The same parametrization with other blocks."""
+        raise NotImplementedError
+
+    def linearize(self, design: Design) -> Linearized:
+        """Fitted values and what their derivatives are made of."""
+        raise NotImplementedError
+
+    def jacobian(self, at: Linearized) -> Array:
+        """J (m, q, p)."""
+        raise NotImplementedError
+
+    def normal(self, at: Linearized, residual: Array) -> tuple[Array, Array]:
+        """J'J (p, p) and J' residual (p,)."""
+        jacobian = self.jacobian(at).reshape(-1, self.n_parameters)
+        return jacobian.T @ jacobian, jacobian.T @ residual.ravel()
+
+    def metric(self) -> Array:
+        """(p, p): inner products of the derivatives of W."""
+        raise NotImplementedError
+
+    def squared_norm(self) -> float:
+        """|W|^2."""
+        raise NotImplementedError
+
+    def norm_gradient(self) -> Array:
+        """Half of the gradient of |W|^2 (p,)."""
+        raise NotImplementedError
+
+    def sweep(self, design: Design, targets: Array, ridge: float) -> Self:
+        """All blocks once, each by ridge regression on the others."""
+        raise NotImplementedError
+
+    def balanced(self) -> Self:
+        """The same weights, the norms shared evenly."""
+        raise NotImplementedError
+
+    def dense(self) -> Array:
+        """W (D, q)."""
+        raise NotImplementedError
+
+
+def solve_ridge(gram: Array, right: Array, floor: float = 1e-10) -> Array:
+    """gram^-1 right, with a small multiple of the mean diagonal where columns coincide."""
+    size = len(gram)
+    shift = floor * float(np.trace(gram)) / size or 1.0
+    shifted = gram + shift * np.eye(size)
+    try:
+        return np.linalg.solve(shifted, right)
+    except np.linalg.LinAlgError:
+        return np.linalg.lstsq(shifted, right, rcond=None)[0]
+
+
+@dataclass(frozen=True, eq=False)
+class CPWeights(LowRank):
+    """W = sum_r a_r (x) b_r (x) .. (x) c_r, c the outputs; one output has c = 1 and no block.
+
+    Attributes
+    ----------
+    factors : N matrices (d_k, R)
+    output : (q, R); ones where q = 1
+    """
+
+    factors: tuple[Array, ...]
+    output: Array
+
+    @property
+    def rank(self) -> int:
+        """The number of components R."""
+        return int(self.output.shape[1])
+
+    @property
+    def _several(self) -> bool:
+        return bool(self.output.shape[0] > 1)
+
+    @property
+    def blocks(self) -> tuple[Array, ...]:  # type: ignore[override]
+        return (*self.factors, self.output) if self._several else self.factors
+
+    @property
+    def n_free(self) -> int:
+        if len(self.blocks) == 2:  # a matrix of rank R
+            return self.rank * (sum(len(b) for b in self.blocks) - self.rank)
+        return self.rank * (sum(len(b) for b in self.blocks) - len(self.blocks) + 1)
+
+    def with_blocks(self, blocks: Sequence[Array]) -> CPWeights:
+        order = len(self.factors)
+        output = blocks[order] if self._several else self.output
+        return CPWeights(tuple(blocks[:order]), output)
+
+    def linearize(self, design: Design) -> Linearized:
+        tail = design.tail(self.factors[-1])
+        contracted = [design.by_columns(self.factors, k, tail) for k in range(len(self.factors))]
+        scores = np.einsum("nir,ir->nr", contracted[-1], self.factors[-1])
+        m = design.n_rows
+        stacked = np.concatenate([c.reshape(m, -1) for c in contracted], axis=1)
+        return Linearized(scores @ self.output.T, (stacked, scores))
+
+    def _columns(self) -> Array:
+        return np.tile(np.arange(self.rank), sum(len(f) for f in self.factors))
+
+    def jacobian(self, at: Linearized) -> Array:
+        stacked, scores = at.parts
+        m, q = at.fitted.shape
+        found = stacked[:, None, :] * self.output[:, self._columns()]
+        if not self._several:
+            return found
+        outputs = np.zeros((m, q, q, self.rank))
+        outputs[:, np.arange(q), np.arange(q)] = scores[:, None, :]
+        return np.concatenate([found, outputs.reshape(m, q, -1)], axis=2)
+
+    def normal(self, at: Linearized, residual: Array) -> tuple[Array, Array]:
+        """As the base says, without the Jacobian: outputs enter through the factor c alone."""
+        stacked, scores = at.parts
+        columns = self._columns()
+        gram = stacked.T @ stacked
+        if not self._several:
+            return gram, stacked.T @ residual[:, 0]
+        gram *= (self.output.T @ self.output)[np.ix_(columns, columns)]
+        by_column = stacked.reshape(len(stacked), -1, self.rank)
+        right = np.einsum("njr,nr->jr", by_column, residual @ self.output)
+        q = len(self.output)
+        crossed = (stacked.T @ scores)[:, None, :] * self.output[:, columns].T[:, :, None]
+        outputs = np.kron(np.eye(q), scores.T @ scores)
+        crossed = crossed.reshape(len(gram), -1)
+        gram = np.block([[gram, crossed], [crossed.T, outputs]])
+        return gram, np.concatenate([right.ravel(), (residual.T @ scores).ravel()])
+
+    def _grams(self) -> list[Array]:
+        return [block.T @ block for block in self.blocks]
+
+    def _others(self, *left_out: int) -> Array:
+        found = np.ones((self.rank, self.rank))
+        for k, gram in enumerate(self._grams()):
+            if k not in left_out:
+                found = found * gram
+        return found
+
+    def metric(self) -> Array:
+        blocks, rank = self.blocks, self.rank
+        rows = []
+        for k, left in enumerate(blocks):
+            row = []
+            for n, right in enumerate(blocks):
+                if k == n:
+                    row.append(np.kron(np.eye(len(left)), self._others(k)))
+                    continue
+                inner = np.einsum("is,jr,rs->irjs", left, right, self._others(k, n))
+                row.append(inner.reshape(len(left) * rank, len(right) * rank))
+            rows.append(row)
+        return np.block(rows)
+
+    def squared_norm(self) -> float:
+        return float(self._others().sum())
+
+    def norm_gradient(self) -> Array:
+        return np.concatenate([(b @ self._others(k)).ravel() for k, b in enumerate(self.blocks)])
+
+    def sweep(self, design: Design, targets: Array, ridge: float) -> CPWeights:
+        weights = self
+        tail = design.tail(self.factors[-1])
+        for k in range(len(self.factors)):
+            weights = weights._solved(design, targets, ridge, k, tail)
+        if self._several:
+            contracted = design.by_columns(weights.factors, 0)
+            scores = np.einsum("nir,ir->nr", contracted, weights.factors[0])
+            gram = scores.T @ scores + ridge * weights._others(len(weights.factors))
+            output = solve_ridge(gram, scores.T @ targets).T
+            weights = replace(weights, output=output)
+        return weights.balanced()
+
+    def _solved(
+        self, design: Design, targets: Array, ridge: float, mode: int, tail: Any
+    ) -> CPWeights:
+        d, rank = self.factors[mode].shape
+        contracted = design.by_columns(self.factors, mode, tail)
+        right = np.einsum("nir,nr->ir", contracted, targets @ self.output).ravel()
+        columns = contracted.reshape(len(contracted), -1)
+        gram = columns.T @ columns
+        gram = gram * np.tile(self.output.T @ self.output, (d, d))
+        gram += ridge * np.kron(np.eye(d), self._others(mode))
+        factor = solve_ridge(gram, right).reshape(d, rank)
+        factors = list(self.factors)
+        factors[mode] = factor
+        return replace(self, factors=tuple(factors))
+
+    def balanced(self) -> CPWeights:
+        lengths = np.array([np.linalg.norm(block, axis=0) for block in self.blocks])
+        safe = np.where(lengths > 0, lengths, 1.0)
+        shared = np.exp(np.log(safe).mean(axis=0)) * (lengths > 0).all(axis=0)
+        return self.with_blocks([b * (shared / s) for b, s in zip(self.blocks, safe, strict=True)])
+
+    def dense(self) -> Array:
+        found = self.factors[0]
+        for factor in self.factors[1:]:
+            found = (found[:, None, :] * factor).reshape(-1, self.rank)
+        return found @ self.output.T
+
+
+@dataclass(frozen=True, eq=False)
+class TuckerWeights(LowRank):
+    """W = G x_1 U_1 .. x_N U_N with a core G (R_1, .., R_N, q) that holds the outputs.
+
+    Attributes
+    ----------
+    core : (R_1, .., R_N, q)
+    factors : N matrices (d_k, R_k)
+    """
+
+    core: Array
+    factors: tuple[Array, ...]
+
+    @property
+    def blocks(self) -> tuple[Array, ...]:  # type: ignore[override]
+        return (*self.factors, self.core)
+
+    @property
+    def n_free(self) -> int:
+        return self.n_parameters - sum(int(f.shape[1]) ** 2 for f in self.factors)
+
+    def with_blocks(self, blocks: Sequence[Array]) -> TuckerWeights:
+        return TuckerWeights(blocks[-1], tuple(blocks[:-1]))
+
+    def _derivative(self, design: Design, mode: int) -> Array:
+        """(m, q, d_mode, R_mode)."""
+        order = len(self.factors)
+        left = np.moveaxis(design.by_all(self.factors, mode), mode + 1, 1)
+        flat = left.reshape(design.n_rows, self.factors[mode].shape[0], -1)
+        core = np.moveaxis(self.core, (order, mode), (0, 1))
+        matrix = core.reshape(core.shape[0] * core.shape[1], -1)
+        found = (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2])
+        return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
+
+    def linearize(self, design: Design) -> Linearized:
+        parts = [self._derivative(design, k) for k in range(len(self.factors))]
+        scores = design.by_all(self.factors, None).reshape(design.n_rows, -1)
+        q = self.core.shape[-1]
+        return Linearized(scores @ self.core.reshape(-1, q), (*parts, scores))
+
+    def jacobian(self, at: Linearized) -> Array:
+        m, q = at.fitted.shape
+        *parts, scores = at.parts
+        core = np.zeros((m, q, scores.shape[1], q))
+        core[:, np.arange(q), :, np.arange(q)] = scores
+        return np.concatenate([*(p.reshape(m, q, -1) for p in parts), core.reshape(m, q, -1)], 2)
+
+    def metric(self) -> Array:
+        """Of factors with orthonormal columns, which `balanced` gives."""
+        order = len(self.factors)
+        n = self.n_parameters
+        found = np.zeros((n, n))
+        edges = np.concatenate([[0], np.cumsum([b.size for b in self.blocks])])
+        for k, left in enumerate(self.factors):
+            unfolded = np.moveaxis(self.core, k, 0).reshape(left.shape[1], -1)
+            at = slice(edges[k], edges[k + 1])
+            found[at, at] = np.kron(np.eye(len(left)), unfolded @ unfolded.T)
+            # A change of the factor inside its own span is one of the core.
+            shaped = np.moveaxis(self.core, k, 0)
+            crossed = np.einsum("is,r...->irs...", left, shaped)
+            crossed = np.moveaxis(crossed, 2, k + 2)
+            found[at, edges[order] :] = crossed.reshape(left.size, -1)
+            found[edges[order] :, at] = found[at, edges[order] :].T
+            for j in range(k):
+                right = self.factors[j]
+                both = np.moveaxis(self.core, (k, j), (0, 1))
+                both = both.reshape(both.shape[0], both.shape[1], -1)
+                inner = np.einsum("abx,cdx->abcd", both, both, optimize=True)
+                block = np.einsum("ic,jb,abcd->iajd", left, right, inner, optimize=True)
+                there = slice(edges[j], edges[j + 1])
+                found[at, there] = block.reshape(left.size, right.size)
+                found[there, at] = found[at, there].T
+        found[edges[order] :, edges[order] :] = np.eye(self.core.size)
+        return found
+
+    def squared_norm(self) -> float:
+        """Of factors with orthonormal columns, as `metric`."""
+        return float((self.core**2).sum())
+
+    def norm_gradient(self) -> Array:
+        parts = []
+        for k, factor in enumerate(self.factors):
+            unfolded = np.moveaxis(self.core, k, 0).reshape(factor.shape[1], -1)
+            parts.append((factor @ (unfolded @ unfolded.T)).ravel())
+        return np.concatenate([*parts, self.core.ravel()])
+
+    def sweep(self, design: Design, targets: Array, ridge: float) -> TuckerWeights:
+        weights = self.balanced()
+        for k in range(len(self.factors)):
+            d, rank = weights.factors[k].shape
+            part = weights._derivative(design, k).reshape(-1, d * rank)
+            unfolded = np.moveaxis(weights.core, k, 0).reshape(rank, -1)
+            gram = part.T @ part + ridge * np.kron(np.eye(d), unfolded @ unfolded.T)
+            factors = list(weights.factors)
+            factors[k] = solve_ridge(gram, part.T @ targets.ravel()).reshape(d, rank)
+            weights = replace(weights, factors=tuple(factors)).balanced()
+        scores = design.by_all(weights.factors, None).reshape(design.n_rows, -1)
+        gram = scores.T @ scores + ridge * np.eye(scores.shape[1])
+        core = solve_ridge(gram, scores.T @ targets).reshape(self.core.shape)
+        return replace(weights, core=core)
+
+    def balanced(self) -> TuckerWeights:
+        """Orthonormal factors; the core takes what they were."""
+        core, factors = self.core, []
+        for k, factor in enumerate(self.factors):
+            q, r = np.linalg.qr(factor)
+            core = np.moveaxis(np.tensordot(r, core, axes=(1, k)), 0, k)
+            factors.append(q)
+        return TuckerWeights(core, tuple(factors))
+
+    def dense(self) -> Array:
+        found = self.core
+        for k, factor in enumerate(self.factors):
+            found = np.moveaxis(np.tensordot(factor, found, axes=(1, k)), 0, k)
+        return found.reshape(math.prod(len(f) for f in self.factors), -1)

@@ -1,0 +1,282 @@
+"""CP and Tucker regression: exact weights come back, in any form of the data, or say why not."""
+
+import pickle
+
+import numpy as np
+import pytest
+import scipy.sparse
+from sklearn.model_selection import cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import latensor as lt
+from latensor.models.regression.design import regression_of_rows
+from latensor.models.regression.starts import cp_starts, tucker_starts
+
+MODELS = {
+    "cp": (lt.CPRegressor, {"rank": 2}),
+    "tucker": (lt.TuckerRegressor, {"ranks": 2}),
+}
+
+
+def planted(dims, n, *, rank=2, outputs=0, noise=0.0, seed=0):
+    """Samples, targets with an intercept of 3, and the weights of a CP tensor of this rank."""
+    rng = np.random.default_rng(seed)
+    sizes = (*dims, outputs) if outputs else dims
+    weights = lt.CPTensor(np.ones(rank), [rng.standard_normal((d, rank)) for d in sizes]).to_dense()
+    X = rng.standard_normal((n, *dims)) + 0.5
+    y = X.reshape(n, -1) @ weights.reshape(np.prod(dims), -1)
+    y = y + 3 + noise * y.std() * rng.standard_normal(y.shape)
+    return X, y if outputs else y[:, 0], weights
+
+
+def gap(model, weights):
+    return np.linalg.norm(model.coef_.to_dense() - weights) / np.linalg.norm(weights)
+
+
+@parametrize_with_checks(
+    [
+        lt.CPRegressor(1, shape=(-1, 1)),
+        lt.TuckerRegressor(1, shape=(-1, 1)),
+        lt.TensorShape((-1, 1)),
+    ]
+)
+def test_scikit_learn_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("outputs", [0, 3])
+@pytest.mark.parametrize("dims, n", [((6, 5), 20), ((6, 5), 80), ((5, 4, 3), 60)])
+def test_exact_weights_and_intercept(kind, outputs, dims, n):
+    cls, settings = MODELS[kind]
+    X, y, weights = planted(dims, n, outputs=outputs)
+    model = cls(**settings, alpha=0).fit(X, y)
+    assert model.coef_.shape == weights.shape
+    assert gap(model, weights) < 1e-7
+    np.testing.assert_allclose(model.intercept_, 3, atol=1e-6)
+    np.testing.assert_allclose(model.predict(X), y, atol=1e-6 * np.abs(y).max())
+    assert model.score(X, y) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n", [20, 100])
+def test_scales_of_the_data(kind, n):
+    cls, settings = MODELS[kind]
+    X, y, _ = planted((6, 5), n, noise=0.1)
+    plain = cls(**settings).fit(X, y)
+    scaled = cls(**settings).fit(1e-80 * X, 1e60 * y)
+    assert scaled.alpha_ == plain.alpha_
+    np.testing.assert_allclose(
+        scaled.coef_.to_dense() * 1e-140, plain.coef_.to_dense(), rtol=1e-6, atol=1e-9
+    )
+
+
+def test_derivatives_agree_with_differences():
+    X, y, _ = planted((4, 3, 3), 9, outputs=2)
+    regression = regression_of_rows(X.reshape(9, -1), y, np.ones(9), (4, 3, 3), intercept=True)
+    for start in (
+        cp_starts(regression, 2)[0][0],
+        tucker_starts(regression, (2, 2, 2))[0][0],
+    ):
+        at = start.linearize(regression.design)
+        theta, step = start.pack(), 1e-6
+        for name in ("fitted", "dense"):
+
+            def value(t, name=name, start=start):
+                there = start.unpack(t)
+                if name == "dense":
+                    return there.dense()
+                return there.linearize(regression.design).fitted
+
+            numeric = np.stack(
+                [
+                    (value(theta + step * e) - value(theta - step * e)) / (2 * step)
+                    for e in np.eye(len(theta))
+                ],
+                axis=-1,
+            )
+            if name == "fitted":
+                np.testing.assert_allclose(start.jacobian(at), numeric, atol=1e-7)
+                residual = np.ones_like(at.fitted)
+                gram, right = start.normal(at, residual)
+                flat = numeric.reshape(-1, len(theta))
+                np.testing.assert_allclose(gram, flat.T @ flat, atol=1e-6)
+                np.testing.assert_allclose(right, flat.T @ residual.ravel(), atol=1e-6)
+            else:
+                flat = numeric.reshape(-1, len(theta))
+                np.testing.assert_allclose(start.metric(), flat.T @ flat, atol=1e-6)
+                np.testing.assert_allclose(
+                    start.norm_gradient(), flat.T @ start.dense().ravel(), atol=1e-6
+                )
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("n", [25, 100])
+def test_sparse_samples_are_the_dense_ones(kind, n):
+    cls, settings = MODELS[kind]
+    rng = np.random.default_rng(0)
+    X, _, weights = planted((6, 5), n)
+    X = X * (rng.random(X.shape) < 0.3)
+    y = X.reshape(n, -1) @ weights.ravel() + 1 + 0.1 * rng.standard_normal(n)
+    dense = cls(**settings, alpha=0.01, penalty="weights").fit(X, y)
+    rows = scipy.sparse.csr_matrix(X.reshape(n, -1))
+    for given, shape in ((rows, (6, 5)), (lt.SparseTensor.from_dense(X), None)):
+        model = cls(**settings, alpha=0.01, penalty="weights", shape=shape).fit(given, y)
+        np.testing.assert_allclose(model.coef_.to_dense(), dense.coef_.to_dense(), atol=1e-9)
+        np.testing.assert_allclose(model.predict(given), dense.predict(X), atol=1e-8)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+def test_weights_of_samples_are_repetitions(kind):
+    cls, settings = MODELS[kind]
+    X, y, _ = planted((4, 3), 30, noise=0.2)
+    counts = np.random.default_rng(1).integers(0, 3, 30)
+    weighted = cls(**settings, alpha=0.01).fit(X, y, sample_weight=counts)
+    repeated = cls(**settings, alpha=0.01).fit(np.repeat(X, counts, 0), np.repeat(y, counts))
+    np.testing.assert_allclose(weighted.coef_.to_dense(), repeated.coef_.to_dense(), atol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [2, "auto"])
+def test_batches_streams_and_merges_are_the_array(rank):
+    X, y, _ = planted((5, 4), 120, noise=0.3)
+    whole = lt.CPRegressor(rank).fit(X, y)
+    batches = [(X[:50], y[:50]), (X[50:], y[50:])]
+    assert np.array_equal(lt.CPRegressor(rank).fit(batches).coef_.to_dense(),
+                          whole.coef_.to_dense())  # fmt: skip
+    stream = lt.CPRegressor(rank)
+    for batch in batches:
+        stream.partial_fit(*batch)
+    np.testing.assert_allclose(stream.coef_.to_dense(), whole.coef_.to_dense(), atol=1e-9)
+    worker = stream.spawn().partial_fit(X[:50], y[:50])
+    stream.merge(worker)
+    assert stream.certificate_.n_samples == 170
+    more = lt.CPRegressor(rank).fit(X, y).partial_fit(X[:50], y[:50])
+    if rank == 2:
+        np.testing.assert_allclose(more.coef_.to_dense(), stream.coef_.to_dense(), atol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_three_from_any_data_seed(seed):
+    X, y, weights = planted((12, 10, 8), 250, rank=3, noise=0.3, seed=seed)
+    model = lt.CPRegressor(3).fit(X, y)
+    # Noise leaves about sqrt(90 degrees of freedom / 250) x .3 = .2 of the weights.
+    assert gap(model, weights) < 0.3
+    again = lt.CPRegressor(3).fit(X, y)
+    assert np.array_equal(again.coef_.to_dense(), model.coef_.to_dense())
+
+
+@pytest.mark.parametrize("n", [60, 400])
+def test_rank_by_cross_validation(n):
+    X, y, _ = planted((8, 6), n, noise=0.1)
+    model = lt.CPRegressor("auto").fit(X, y)
+    assert model.rank_ == 2
+    assert [s.rank for s in model.selection_][:3] == [1, 2, 3]
+    if n == 400:
+        assert lt.TuckerRegressor("auto", max_rank=3).fit(X, y).rank_ == (2, 2)
+
+
+def test_penalty_on_factors_removes_components():
+    X, y, weights = planted((12, 12), 200, rank=1, noise=0.5)
+    plain = lt.CPRegressor(5, penalty="weights").fit(X, y)
+    sparse = lt.CPRegressor(5, penalty="auto").fit(X, y)
+    assert sparse.penalty_ == "factors"
+    assert gap(sparse, weights) < 0.9 * gap(plain, weights)
+
+
+def test_pipelines_and_other_libraries():
+    torch = pytest.importorskip("torch")
+    X, y, _ = planted((4, 3), 60, noise=0.1)
+    rows = X.reshape(60, -1)
+    pipe = make_pipeline(StandardScaler(), lt.TensorShape((4, -1)), lt.CPRegressor(2))
+    assert cross_val_score(pipe, rows, y).min() > 0.8
+    model = lt.CPRegressor(2).fit(X, y)
+    foreign = lt.CPRegressor(2).fit(torch.tensor(X), torch.tensor(y))
+    found = foreign.predict(torch.tensor(X))
+    assert isinstance(found, torch.Tensor)
+    np.testing.assert_allclose(found.numpy(), model.predict(X), atol=1e-9)
+    single = lt.CPRegressor(2).fit(X.astype(np.float32), y.astype(np.float32))
+    assert single.predict(X.astype(np.float32)).dtype == np.float32
+    assert single.coef_.weights.dtype == np.float32
+    assert np.array_equal(pickle.loads(pickle.dumps(model)).predict(X), model.predict(X))
+
+
+def test_more_samples_than_memory_of_them_needs_the_covariances(monkeypatch):
+    X, y, _ = planted((4, 3), 12)
+    model = lt.CPRegressor(1).fit(X, y)
+    with pytest.raises(lt.InvalidInputError, match="start a new one"):
+        model.partial_fit(X, y)
+
+
+def test_constant_targets_and_samples():
+    X, y, _ = planted((4, 3), 30)
+    model = lt.CPRegressor(2).fit(X, np.full(30, 7.0))
+    assert np.abs(model.coef_.to_dense()).max() < 1e-12
+    assert model.predict(X) == pytest.approx(7)
+    flat = lt.TuckerRegressor(2).fit(np.ones_like(X), y)
+    assert flat.predict(np.ones((2, 4, 3))) == pytest.approx(y.mean())
+
+
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        ({"X": np.ones((30, 12))}, "Ridge"),
+        ({"X": np.ones((30, 12)), "shape": (5, 3)}, "do not fill"),
+        ({"shape": (12,)}, "at least two dimensions"),
+        ({"shape": (3, 4)}, "expecting"),
+        ({"y": np.ones(29)}, "X has 30 samples but y has 29"),
+        ({"y": None}, "y"),
+        ({"y": np.ones((30, 2, 2))}, "y|dim"),
+        ({"rank": 4}, "exceeds 3"),
+        ({"rank": 0}, "rank"),
+        ({"ranks": (2, 4)}, "from 1 to the dimensions"),
+        ({"ranks": (2, 2, 2)}, "one per mode"),
+        ({"ranks": "many"}, "one per mode"),
+        ({"alpha": -1}, "alpha"),
+        ({"alpha": "gcv"}, "alpha"),
+        ({"penalty": "lasso"}, "penalty"),
+        ({"sample_weight": -np.ones(30)}, "sample_weight"),
+        ({"X": np.full((30, 4, 3), np.nan)}, "NaN|finite"),
+    ],
+)
+def test_bad_input(change, match):
+    X, y, _ = planted((4, 3), 30)
+    data = {"X": X, "y": y, "sample_weight": None}
+    data.update({k: change[k] for k in change if k in data})
+    settings = {k: v for k, v in change.items() if k not in data}
+    cls = lt.TuckerRegressor if "ranks" in settings else lt.CPRegressor
+    with pytest.raises(lt.InvalidInputError, match=match):
+        cls(**settings).fit(data["X"], data["y"], sample_weight=data["sample_weight"])
+
+
+def test_bad_input_after_fitting():
+    X, y, _ = planted((4, 3), 30)
+    model = lt.CPRegressor(1).fit(X, y)
+    with pytest.raises(lt.InvalidInputError, match=r"shape \(3, 4\).*expecting \(4, 3\)"):
+        model.predict(X.transpose(0, 2, 1))
+    with pytest.raises(lt.NotIdentifiableError, match="degrees of freedom"):
+        lt.CPRegressor(2, alpha=0).fit(X[:5], y[:5])
+    with pytest.raises(lt.InvalidInputError, match="10 samples"):
+        lt.CPRegressor("auto").fit(X[:9], y[:9])
+    with pytest.raises(lt.InvalidInputError, match="8192"):
+        lt.CPRegressor(1).partial_fit(np.ones((2, 100, 100)), np.ones(2))
+    with pytest.warns(lt.ConvergenceWarning, match="max_iter=1"):
+        lt.CPRegressor(2, max_iter=1, tol=1e-15).fit(X, y + X[:, 0, 0] ** 2)
+
+
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_planted_tensors_of_order_three_come_back_exactly(outputs):
+    for seed in range(5):
+        X, y, weights = planted((8, 7, 6), 120, rank=3, outputs=outputs, seed=seed)
+        assert gap(lt.CPRegressor(3, alpha=0).fit(X, y), weights) < 1e-6
+
+
+def test_devices_that_differ_are_named(monkeypatch):
+    from latensor.models.regression import regressors
+
+    X, y, _ = planted((4, 3), 30)
+    places = iter(("cuda:0", "cpu"))
+    monkeypatch.setattr(regressors, "_device", lambda values: next(places))
+    with pytest.raises(lt.InvalidInputError, match="cuda:0 but y on cpu"):
+        lt.CPRegressor(1).fit(X, y)
