@@ -26,9 +26,6 @@ SYMBOLS = np.random.default_rng(0).integers(0, 3, 400)
 MODELS = {
     "PCA": ({"n_components": 2}, (MIXED,)),
     "CCA": ({"n_components": 1}, (MIXED[:, :2], MIXED[:, 2:])),
-    "CPRegressor": ({"shape": (2, 2), "alpha": 0.1}, (MIXED[:, :4], MIXED[:, 4])),
-    "TuckerRegressor": ({"shape": (2, 2), "alpha": 0.1}, (MIXED[:, :4], MIXED[:, 4])),
-    "TensorShape": ({"shape": (5, 1)}, (MIXED,)),
     "SphericalGaussianMixture": ({"n_components": 2}, (MIXED,)),
     "DiagonalGaussianMixture": ({"n_components": 2}, (MIXED,)),
     "GaussianMixture": ({"n_components": 2}, (MIXED,)),

@@ -280,3 +280,25 @@ def test_devices_that_differ_are_named(monkeypatch):
     monkeypatch.setattr(regressors, "_device", lambda values: next(places))
     with pytest.raises(lt.InvalidInputError, match="cuda:0 but y on cpu"):
         lt.CPRegressor(1).fit(X, y)
+
+
+@pytest.mark.parametrize("kind", MODELS)
+@pytest.mark.parametrize("outputs", [0, 2])
+def test_files(tmp_path, kind, outputs):
+    cls, settings = MODELS[kind]
+    X, y, _ = planted((4, 3), 60, outputs=outputs, noise=0.1)
+    model = cls(**settings).fit(X[:50], y[:50])
+    loaded = lt.load(model.save(tmp_path / "model.npz"))
+    assert np.array_equal(loaded.predict(X), model.predict(X))
+    assert str(loaded.certificate_) == str(model.certificate_)
+    with pytest.raises(lt.InvalidInputError, match="loaded from a file"):
+        loaded.partial_fit(X, y)
+    going_on = lt.load(model.save(tmp_path / "stream.npz", resumable=True))
+    for each in (model, going_on):
+        each.partial_fit(X[50:], y[50:])
+    assert np.array_equal(going_on.predict(X), model.predict(X))
+    chosen = lt.CPRegressor("auto").fit(X, y)
+    again = lt.load(chosen.save(tmp_path / "chosen.npz", resumable=True))
+    assert again.selection_ == chosen.selection_
+    shape = lt.TensorShape((4, 3)).fit(X.reshape(60, -1))
+    assert lt.load(shape.save(tmp_path / "shape.npz")).transform(X.reshape(60, -1)).shape == X.shape
