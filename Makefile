@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
+.PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
 
@@ -32,8 +32,13 @@ demo: $(VENV)/.installed-demo  ## See latensor at work
 	$(BIN)/latensor demo
 
 # Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin.
-test: $(VENV)/.installed-dev  ## Run all tests, the examples in README and docs included
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+
+test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs included
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/.installed-dev  ## Run further seeds, shapes and libraries of what takes long
+	$(PYTEST) -m slow tests
 
 lint: $(VENV)/.installed-dev  ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .

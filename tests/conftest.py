@@ -3,6 +3,7 @@
 import importlib
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 # JAX reads this once, on import: without it every float64 array would silently become float32.
@@ -83,3 +84,25 @@ def library(request) -> Library:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20260101)
+
+
+def pytest_collection_modifyitems(items):
+    """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
+
+    JAX compiles every shape and dtype anew. What is left touches every promise once.
+    """
+    listed = set((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
+    root, seen = Path(__file__).parents[1], set()
+    for item in items:
+        if not isinstance(item, pytest.Function):
+            continue
+        name = f"{item.path.relative_to(root).as_posix()}::{item.originalname}"
+        if name in listed:
+            kind = name
+        elif "jax" in getattr(getattr(item, "callspec", None), "id", ""):
+            kind = f"{name} jax"
+        else:
+            continue
+        if kind in seen:
+            item.add_marker(pytest.mark.slow)
+        seen.add(kind)
