@@ -23,6 +23,7 @@ _HOMES = {
         "constraints",
         "decompose",
         "parafac2",
+        "robust_pca",
         "tensor_train",
         "tucker",
     ),

@@ -19,6 +19,7 @@ from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Progress
 from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
 from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.robust_pca import RobustDecomposition, robust_pca
 from latensor.decomposition.tensor_train import tensor_train
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
 
@@ -47,6 +48,7 @@ __all__ = [
     "Parafac2Decomposition",
     "PowerMethod",
     "Progress",
+    "RobustDecomposition",
     "SharedFactor",
     "SimultaneousDiagonalization",
     "Status",
@@ -56,6 +58,7 @@ __all__ = [
     "constraints",
     "decompose",
     "parafac2",
+    "robust_pca",
     "tensor_train",
     "tucker",
 ]

@@ -41,6 +41,10 @@ class Status(Enum):
         "or use algorithm='auto', which escapes slow regions"
     )
     STOPPED = "stopped by the callback; pass this result as `init` to continue"
+    UNCONFIRMED = (
+        "different ways led to different answers, of which this is the best: try another rank, or "
+        "give more entries"
+    )
 
     def __str__(self) -> str:
         return self.value

@@ -1,0 +1,147 @@
+"""The entries that were observed, what a low-rank model leaves of them, and its usual size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+# Entries from which medians and quantiles are taken: their error is then below one percent.
+_SAMPLE = 1 << 16
+# The standard deviation of normal noise over the median of its magnitude.
+_NORMAL = 1.4826
+# Residuals of more than so many standard deviations are gross errors. Measured with 10 % noise: 2,
+# 3 and 4 give errors of .016, .015 and .015, and the right support to within 2, .3 and .6 %.
+_GROSS = 3.0
+# A residual below this fraction of a typical entry of the model is rounding, not noise, in double
+# precision; in single precision the second.
+_ROUNDING = {False: 1e-7, True: 1e-4}
+# Entries met to rounding per parameter that cannot be met by chance, and the fraction of every
+# slice that is met.
+_OVERDETERMINED, _FAIR = 1.5, 0.25
+
+
+@dataclass(frozen=True, eq=False)
+class Entries:
+    """A tensor of which some entries were observed.
+
+    Attributes
+    ----------
+    values : float64 array of any order, zero where nothing was observed
+    observed : truth values in its shape, or None where all entries were observed
+    single : bool, whether the caller's numbers had single precision
+    """
+
+    values: Any
+    observed: Any
+    single: bool = False
+
+    @cached_property
+    def fraction(self) -> float:
+        """The fraction of the entries that was observed."""
+        return 1.0 if self.observed is None else float(self.observed.mean())
+
+    @property
+    def count(self) -> int:
+        """The number of observed entries."""
+        return self.values.size if self.observed is None else int(self.observed.sum())
+
+    @cached_property
+    def _places(self) -> Any:
+        """Flat places of a fixed sample of the observed entries."""
+        if self.observed is None and self.values.size <= _SAMPLE:
+            return slice(None)
+        found = np.flatnonzero(self.observed) if self.observed is not None else self.values.size
+        total = found if isinstance(found, int) else len(found)
+        if total <= _SAMPLE:
+            return found
+        drawn = np.random.default_rng(0).integers(0, total, _SAMPLE)
+        return drawn if isinstance(found, int) else found[drawn]
+
+    def quantile(self, array: Any, level: float) -> float:
+        """A quantile of the magnitudes of an array of this shape, over observed entries."""
+        magnitudes = np.abs(array.reshape(-1)[self._places])
+        index = min(int(level * magnitudes.size), magnitudes.size - 1)
+        return float(np.partition(magnitudes, index)[index])
+
+    def residual(self, model: Any) -> Any:
+        """Values minus model, in the memory of the model; zero where nothing was observed."""
+        rest = np.subtract(self.values, model, out=model)
+        if self.observed is not None:
+            rest *= self.observed
+        return rest
+
+    def gross(self, median: float, typical: float) -> float:
+        """The magnitude above which a residual is a gross error.
+
+        Parameters
+        ----------
+        median : float, median magnitude of the residuals
+        typical : float, root mean square of the entries of the low-rank model
+        """
+        return max(_GROSS * _NORMAL * median, self.rounding * typical)
+
+    @property
+    def rounding(self) -> float:
+        """Residuals of this fraction of a typical entry count as zero."""
+        return _ROUNDING[self.single]
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """How a model meets the observed entries.
+
+    Attributes
+    ----------
+    threshold : float, residuals above it are gross errors
+    median : float, median magnitude of the residuals
+    kept : int, the number of observed entries that are no gross errors
+    parameters : int, of the model
+    exact : bool, whether most entries are met to rounding, in every slice and more of them than
+        parameters: no other model of these ranks can meet as many
+    """
+
+    threshold: float
+    median: float
+    kept: int
+    parameters: int
+    exact: bool
+
+
+def assess(entries: Entries, model: Any, parameters: int) -> Assessment:
+    """Which residuals of a model are gross errors, and whether the others are rounding."""
+    typical = float(np.sqrt(np.vdot(model, model) / model.size))
+    rest = np.abs(entries.residual(model))
+    median = entries.quantile(rest, 0.5)
+    threshold = entries.gross(median, typical)
+    met = rest <= threshold
+    if entries.observed is not None:
+        met &= entries.observed
+    kept = int(met.sum())
+    exact = (
+        threshold <= entries.rounding * typical
+        and kept > 0.5 * entries.count
+        and kept >= _OVERDETERMINED * parameters
+        and _every_slice(met, entries.observed)
+    )
+    return Assessment(threshold, median, kept, parameters, exact)
+
+
+def _every_slice(met: Any, observed: Any) -> bool:
+    """Whether each slice of each mode has a fair share of entries that are met.
+
+    A slice of which all entries count as errors is fitted to itself and can be anything.
+    """
+    for mode in range(met.ndim):
+        others = tuple(k for k in range(met.ndim) if k != mode)
+        seen = met.size // met.shape[mode] if observed is None else observed.sum(others)
+        if (met.sum(others) < _FAIR * seen).any():
+            return False
+    return True
+
+
+def noise_of(median: float) -> float:
+    """The standard deviation of normal noise from the median of its magnitude."""
+    return _NORMAL * median

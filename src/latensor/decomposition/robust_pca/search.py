@@ -1,0 +1,216 @@
+"""Which of several fits to believe, and of which rank."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latensor.decomposition.result import Status
+from latensor.decomposition.robust_pca import matrix, tensor
+from latensor.decomposition.robust_pca.convex import pursue
+from latensor.decomposition.robust_pca.entries import Entries, noise_of
+from latensor.decomposition.robust_pca.matrix import MatrixFit
+from latensor.decomposition.robust_pca.tensor import TensorFit
+
+Fit = MatrixFit | TensorFit
+# Singular values that are so many times the next one stand apart: below are noise or the few
+# errors that a rank above the true one takes up.
+_GAP = 5.0
+# Relative distance of two models that are the same, and as a fraction of their statistical error.
+_SAME, _OF_ERROR = 1e-3, 0.5
+# Largest entry over the 0.8-quantile, and imbalance of the signs of the largest twentieth, from
+# which clipping is tried first: errors of one sign or of another order of magnitude.
+_HUGE, _ONE_SIDED, _LARGEST = 30.0, 0.5, 0.95
+# Rounds in which the rank follows from what a fit leaves, and what the largest singular value of
+# pure noise does not exceed, relative to its limit: fluctuations are far smaller.
+_ROUNDS, _EDGE = 6, 1.1
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """The best fit, and whether it was confirmed."""
+
+    fit: Fit
+    status: Status
+    n_iter: int
+
+
+def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
+    """A fit of given ranks: exact, or confirmed by a second way, or the best of three."""
+    ways = _ways(entries)
+    tried: list[Fit] = []
+    for way in ways:
+        tried.append(_without_excess(way(ranks), way))
+        if tried[-1].assessment.exact or (len(tried) == 2 and _agree(entries, *tried)):
+            break
+    total = sum(one.n_iter for one in tried)
+    if tried[-1].assessment.exact:
+        return Found(tried[-1], Status.CONVERGED, total)
+    # All are compared by the same loss: squares up to the smallest of their thresholds.
+    level = min(one.assessment.threshold for one in tried)
+    losses = [_trimmed(entries, one, level) for one in tried]
+    best = tried[int(np.argmin(losses))]
+    confirmed = any(one is not best and _agree(entries, best, one) for one in tried)
+    return Found(best, Status.CONVERGED if confirmed else Status.UNCONFIRMED, total)
+
+
+def fit_any(entries: Entries) -> Found:
+    """A fit without a rank: the convex problem, then the rank that stands out, then its fit."""
+    pursuit = pursue(entries)
+    n_iter = pursuit.n_iter
+    positive = tuple(max(int((s > 0).sum()), 1) for s in pursuit.spectra)
+    found: Fit | None = None
+    if all(4 * rank <= len(s) for rank, s in zip(positive, pursuit.spectra, strict=True)):
+        found = _from(entries, pursuit.low_rank, positive)
+        n_iter += found.n_iter
+        if found.assessment.exact:
+            return Found(found, Status.CONVERGED, n_iter)
+    # Noise makes every direction positive: those before the widest gap, then what the fit says.
+    ranks = tuple(max(_count(s), 1) for s in pursuit.spectra)
+    found = _from(entries, pursuit.low_rank, ranks)
+    if not found.assessment.exact:
+        # Few entries, or many errors: the convex problem shows the ranks, but not the errors.
+        given = fit_given(entries, ranks)
+        found = given.fit if given.fit.assessment.exact else found
+        n_iter += given.n_iter
+    n_iter += found.n_iter
+    status = Status.CONVERGED if found.assessment.exact else Status.UNCONFIRMED
+    for _ in range(0 if found.assessment.exact else _ROUNDS):
+        following = _ranks_by_noise(entries, found)
+        if following == ranks:
+            status = Status.CONVERGED
+            break
+        ranks = following
+        found = _from(entries, found.dense() + _within(entries, found), ranks)
+        n_iter += found.n_iter
+    return Found(found, status, n_iter)
+
+
+def _ways(entries: Entries) -> list[Callable[[tuple[int, ...]], Fit]]:
+    """Independent ways to the answer, the fastest that suits the errors first."""
+    ways: list[Callable[[tuple[int, ...]], Fit]]
+    if entries.values.ndim == 2:
+        ways = [
+            lambda ranks: matrix.fit_hard(entries, ranks[0]),
+            lambda ranks: matrix.fit_clipped(entries, ranks[0]),
+        ]
+        if _gross_first(entries):
+            ways.reverse()
+    else:
+        ways = [
+            lambda ranks: tensor.fit_tensor(entries, ranks, tensor.FAST),
+            lambda ranks: tensor.fit_tensor(entries, ranks, tensor.SLOW),
+        ]
+    ways.append(lambda ranks: _from(entries, pursue(entries).low_rank, ranks))
+    return ways
+
+
+def _gross_first(entries: Entries) -> bool:
+    values = entries.values
+    if float(np.abs(values).max()) > _HUGE * entries.quantile(values, 0.8):
+        return True
+    large = values[np.abs(values) > entries.quantile(values, _LARGEST)]
+    return large.size > 0 and abs(float(np.sign(large).mean())) > _ONE_SIDED
+
+
+def _from(entries: Entries, low_rank: Any, ranks: tuple[int, ...]) -> Fit:
+    """The fit of given ranks next to a model."""
+    if low_rank.ndim == 2:
+        start = matrix.leading(low_rank, ranks[0])
+        return matrix.refine(entries, start, _first_threshold(entries, low_rank))
+    core, factors = tensor.truncate(low_rank, ranks)
+    return tensor.refine(entries, core, factors, _first_threshold(entries, low_rank))
+
+
+def _first_threshold(entries: Entries, low_rank: Any) -> float:
+    return 1e-3 * float(np.sqrt(np.vdot(low_rank, low_rank) / low_rank.size))
+
+
+def _spectra(fit: Fit) -> tuple[Any, ...]:
+    """The singular values of every unfolding of a fit."""
+    if isinstance(fit, MatrixFit):
+        return (fit.values,)
+    axes = range(fit.core.ndim)
+    return tuple(
+        np.linalg.svd(np.moveaxis(fit.core, k, 0).reshape(fit.core.shape[k], -1))[1] for k in axes
+    )
+
+
+def _count(spectrum: Any) -> int:
+    """The number of singular values before the widest gap in the upper half, all without a gap."""
+    values = np.maximum(np.asarray(spectrum), 1e-12 * spectrum[0])
+    ratios = (values[:-1] / values[1:])[: max(len(values) // 2, 1)]
+    widest = int(np.argmax(ratios)) if len(ratios) else 0
+    return widest + 1 if len(ratios) and ratios[widest] > _GAP else len(values)
+
+
+def _without_excess(fit: Fit, way: Callable[[tuple[int, ...]], Fit]) -> Fit:
+    """A fit, or the exact one of lower ranks where its own were above the true ones."""
+    while True:
+        spectra = _spectra(fit)
+        # Continued by the last value, so that a gap may stand anywhere.
+        continued = [np.append(s, np.full(len(s), s[-1])) for s in spectra]
+        ranks = tuple(min(_count(s), len(s) // 2) for s in continued)
+        if all(rank == len(s) for rank, s in zip(ranks, spectra, strict=True)):
+            return fit
+        fewer = way(ranks)
+        if not fewer.assessment.exact:
+            return fit
+        fit = fewer
+
+
+def _distance(one: Fit, other: Fit) -> float:
+    first = one.dense()
+    size = float(np.linalg.norm(first))
+    return float(np.linalg.norm(first - other.dense())) / size if size > 0 else 0.0
+
+
+def _agree(entries: Entries, one: Fit, other: Fit) -> bool:
+    """Whether two models differ by less than noise makes either of them err.
+
+    Noise of standard deviation sigma in n entries leaves a model of q parameters with an error of
+    about sigma sqrt(q / n) in every entry.
+    """
+    typical = float(np.linalg.norm(one.dense()) / np.sqrt(entries.values.size))
+    found = one.assessment
+    error = noise_of(found.median) * float(np.sqrt(found.parameters / max(found.kept, 1)))
+    return typical * _distance(one, other) < max(_SAME * typical, _OF_ERROR * error)
+
+
+def _trimmed(entries: Entries, fit: Fit, level: float) -> float:
+    rest = np.minimum(np.abs(entries.residual(fit.dense())), level)
+    return float(np.vdot(rest, rest))
+
+
+def _within(entries: Entries, fit: Fit) -> Any:
+    """What a fit leaves of the entries without gross errors; zero elsewhere."""
+    rest = entries.residual(fit.dense())
+    rest[np.abs(rest) > fit.assessment.threshold] = 0.0
+    return rest
+
+
+def _ranks_by_noise(entries: Entries, fit: Fit) -> tuple[int, ...]:
+    """Ranks with the directions of the fit, or of what it leaves, that noise alone does not give.
+
+    Noise of standard deviation sigma in a fraction p of the entries of an n x m matrix has no
+    singular value above sigma sqrt(p) (sqrt(n) + sqrt(m)), up to small fluctuations.
+    """
+    rest = _within(entries, fit)
+    sigma = noise_of(fit.assessment.median)
+    found = []
+    modes = [0] if rest.ndim == 2 else list(range(rest.ndim))
+    for mode, spectrum in zip(modes, _spectra(fit), strict=True):
+        unfolding = np.moveaxis(rest, mode, 0).reshape(rest.shape[mode], -1)
+        n, m = unfolding.shape
+        edge = _EDGE * sigma * np.sqrt(entries.fraction) * (np.sqrt(n) + np.sqrt(m))
+        left = np.linalg.svd(unfolding, compute_uv=False) if min(n, m) <= 64 else None
+        if left is None:
+            left = matrix.leading(unfolding, min(10, min(n, m)))[1]
+        above = int((left > edge).sum())
+        kept = int((spectrum > edge).sum())
+        # Half of them: the larger ones change what the smaller ones are.
+        found.append(max(kept + (above + 1) // 2, 1))
+    return tuple(found)
