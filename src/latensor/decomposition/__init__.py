@@ -19,7 +19,7 @@ from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Progress
 from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
 from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.robust_pca import RobustDecomposition, robust_pca
+from latensor.decomposition.robust import RobustDecomposition, robust_pca
 from latensor.decomposition.tensor_train import tensor_train
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.decomposition.robust_pca.entries import Assessment, Entries, assess
+from latensor.decomposition.robust.entries import Assessment, Entries, assess
 
 # Decays of the threshold: .9 was exact in every run measured, .8 in nearly all and twice as fast.
 FAST, SLOW = 0.8, 0.9

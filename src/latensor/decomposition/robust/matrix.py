@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import truncated_svd
-from latensor.decomposition.robust_pca.entries import Assessment, Entries, assess
+from latensor.decomposition.robust.entries import Assessment, Entries, assess
 
 # By what the threshold falls in a step. Hard thresholding reaches the same answer from .5 to .9 for
 # errors of both signs; clipping needs .9 where a fifth of the entries have errors of one sign.

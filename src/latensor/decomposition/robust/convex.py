@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.decomposition.robust_pca.entries import Entries
+from latensor.decomposition.robust.entries import Entries
 
 # Growth of the penalty in a step: 1.5 is what the matrix problem is known to stand; several
 # unfoldings that have to agree need smaller steps.

@@ -1,5 +1,5 @@
 """Low rank plus sparse: matrices and tensors under gross errors."""
 
-from latensor.decomposition.robust_pca.decomposition import RobustDecomposition, robust_pca
+from latensor.decomposition.robust.decomposition import RobustDecomposition, robust_pca
 
 __all__ = ["RobustDecomposition", "robust_pca"]

@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from latensor.decomposition.result import Status
-from latensor.decomposition.robust_pca import matrix, tensor
-from latensor.decomposition.robust_pca.convex import pursue
-from latensor.decomposition.robust_pca.entries import Entries, noise_of
-from latensor.decomposition.robust_pca.matrix import MatrixFit
-from latensor.decomposition.robust_pca.tensor import TensorFit
+from latensor.decomposition.robust import matrix, tensor
+from latensor.decomposition.robust.convex import pursue
+from latensor.decomposition.robust.entries import Entries, noise_of
+from latensor.decomposition.robust.matrix import MatrixFit
+from latensor.decomposition.robust.tensor import TensorFit
 
 Fit = MatrixFit | TensorFit
 # Singular values that are so many times the next one stand apart: below are noise or the few

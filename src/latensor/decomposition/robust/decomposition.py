@@ -13,9 +13,9 @@ from latensor.arrays import is_array, is_complex, like, machine_epsilon, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.result import Status
-from latensor.decomposition.robust_pca.entries import Entries, noise_of
-from latensor.decomposition.robust_pca.matrix import MatrixFit
-from latensor.decomposition.robust_pca.search import Fit, fit_any, fit_given
+from latensor.decomposition.robust.entries import Entries, noise_of
+from latensor.decomposition.robust.matrix import MatrixFit
+from latensor.decomposition.robust.search import Fit, fit_any, fit_given
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
 from latensor.tensors.cp import CPTensor
