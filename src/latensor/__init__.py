@@ -49,6 +49,7 @@ _HOMES = {
         "LatentDirichletAllocation",
         "LatentTree",
         "MultiViewMixture",
+        "NoisyOrNetwork",
         "PCA",
         "PearsonMixture",
         "ProductMixture",

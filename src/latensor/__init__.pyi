@@ -40,6 +40,7 @@ from latensor.models import GaussianMixture as GaussianMixture
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
 from latensor.models import LatentTree as LatentTree
 from latensor.models import MultiViewMixture as MultiViewMixture
+from latensor.models import NoisyOrNetwork as NoisyOrNetwork
 from latensor.models import PearsonMixture as PearsonMixture
 from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic

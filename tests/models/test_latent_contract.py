@@ -19,6 +19,9 @@ POINTS = make_gaussian_hmm(
 )
 
 
+BINARY = lt.datasets.make_noisy_or(900, 20, 3, prior=0.15, density=0.4, random_state=8).samples
+
+
 class Again:
     """Batches that can be gone over any number of times, and how many rows were."""
 
@@ -102,6 +105,9 @@ CASES = {
         lt.MultiViewMixture, VIEWS, views, ("weights_", "means_", "variances_"), n_components=3
     ),
     "ica": case(lt.ICA, SOURCES, rows, ("components_", "mixing_"), n_components=3),
+    "noisy-or": case(
+        lt.NoisyOrNetwork, BINARY, rows, ("prior_", "components_", "leak_"), n_components=3
+    ),
     "pearson": case(lt.PearsonMixture, LINE, rows, GAUSSIAN),
     "symbols": case(
         lt.CategoricalHMM,
@@ -122,7 +128,7 @@ CASES = {
 }
 every = pytest.mark.parametrize("name", CASES)
 # Models on the one fit.
-FOLDED = ("spherical", "diagonal", "product", "pearson", "views", "ica", "symbols", "points")
+FOLDED = tuple(CASES)
 
 
 def gap(case, one, other):
@@ -272,6 +278,7 @@ WITH_INTERVALS = {
     "product": {"weights": (2,), "means": (2, 8), "covariances": (2, 8)},
     "views": {"weights": (3,), "means": [(3, 5), (3, 6), (3, 7)], "variances": [(3, 5)]},
     "ica": {"mixing": (6, 3), "components": (3, 6), "kurtosis": (3,)},
+    "noisy-or": {"prior": (3,), "components": (3, 20), "leak": (20,)},
     "pearson": {"weights": (2,), "means": (2, 1), "covariances": (2,)},
     "symbols": {"startprob": (3,), "transmat": (3, 3), "emissionprob": (3, 6)},
     "points": {"startprob": (3,), "transmat": (3, 3), "means": (3, 1), "covariances": (3, 1)},

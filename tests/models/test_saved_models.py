@@ -21,6 +21,7 @@ COUNTS = np.random.default_rng(0).multinomial(
     30, np.repeat([[0.4, 0.3, 0.2, 0.06, 0.04], [0.04, 0.06, 0.1, 0.3, 0.5]], 100, axis=0)
 )
 TREE = lt.datasets.make_tree(300, 6, model="general", random_state=0).X
+BINARY = lt.datasets.make_noisy_or(300, 8, 2, prior=0.2, density=0.5, random_state=0).samples
 SYMBOLS = np.random.default_rng(0).integers(0, 3, 400)
 
 MODELS = {
@@ -33,6 +34,7 @@ MODELS = {
     "PearsonMixture": ({}, (LINE,)),
     "MultiViewMixture": ({"n_components": 2}, (VIEWS,)),
     "ICA": ({"n_components": 2}, (SOURCES,)),
+    "NoisyOrNetwork": ({"n_components": 2}, (BINARY,)),
     "GaussianHMM": ({"n_components": 2}, (MIXED,)),
     "CategoricalHMM": ({"n_components": 2}, (SYMBOLS,)),
     "LatentTree": ({}, (TREE,)),
@@ -41,7 +43,7 @@ MODELS = {
 }
 RESUMABLE = (
     "PCA", "CCA", "SphericalGaussianMixture", "DiagonalGaussianMixture", "GaussianMixture",
-    "ProductMixture", "PearsonMixture", "MultiViewMixture", "ICA", "LatentTree",
+    "ProductMixture", "PearsonMixture", "MultiViewMixture", "ICA", "LatentTree", "NoisyOrNetwork",
 )  # fmt: skip
 ANSWERS = ("predict", "predict_proba", "score_samples", "transform", "score", "bic", "perplexity")
 _fitted = {}

@@ -6,6 +6,7 @@ from latensor.datasets.mixtures import (
     make_multi_view,
     make_spherical_mixture,
 )
+from latensor.datasets.networks import make_noisy_or
 from latensor.datasets.planted import PlantedDocuments
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.datasets.sources_mixed import make_ica, make_pearson
@@ -20,6 +21,7 @@ __all__ = [
     "make_hmm",
     "make_ica",
     "make_multi_view",
+    "make_noisy_or",
     "make_pearson",
     "make_single_topic",
     "make_spherical_mixture",

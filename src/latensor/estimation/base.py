@@ -82,6 +82,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """The same, collections of Dask among them."""
         return self._source(*as_partitioned(X, y, sample_weight), reset=reset)
 
+    def _accepted_rows(self) -> Callable[[Any], Any] | None:
+        """What is made of rows as they are read, or refuses them; None for any numbers."""
+        return None
+
     def _divided(self, source: Source, n_groups: int) -> Source:
         """The units that a bootstrap draws from, where those of the source are too few."""
         return source

@@ -29,7 +29,7 @@ def row_source(
 
     Parameters
     ----------
-    estimator : with `_takes_sparse` and `_allows_missing`
+    estimator : with `_takes_sparse`, `_allows_missing` and `_accepted_rows`
     X, sample_weight : what the caller gave
     reset : bool, True where the estimator starts anew
     kind : Kind.ROWS, or one whose first part is rows
@@ -72,6 +72,7 @@ def _reader(estimator: Any) -> RowReader:
         None if names is None else tuple(map(str, names)),
         estimator._takes_sparse,
         estimator._allows_missing,
+        estimator._accepted_rows(),
     )
 
 
@@ -106,14 +107,17 @@ def read_rows(
 
 def on_host(estimator: Any, array: Array) -> Any:
     """Rows as accumulators take them: NumPy, or CSR where the estimator takes sparse rows."""
+    accept = estimator._accepted_rows()
     if not scipy.sparse.issparse(array):
-        return np.asarray(to_host(array))
+        host = np.asarray(to_host(array))
+        return host if accept is None else accept(host)
     if not estimator._takes_sparse:
         raise InvalidInputError(
             f"{type(estimator).__name__} needs dense data, X is sparse of shape {array.shape}: "
             "give X.toarray()"
         )
-    return scipy.sparse.csr_array(array)
+    rows = scipy.sparse.csr_array(array)
+    return rows if accept is None else accept(rows)
 
 
 def read_new(estimator: Any, X: object) -> tuple[Array, Any]:

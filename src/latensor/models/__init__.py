@@ -11,6 +11,7 @@ from latensor.models.mixtures.gaussian import GaussianMixture
 from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
+from latensor.models.networks.noisy_or import NoisyOrNetwork
 from latensor.models.regression.regressors import CPRegressor, TuckerRegressor
 from latensor.models.regression.tensor_shape import TensorShape
 from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
@@ -30,6 +31,7 @@ __all__ = [
     "LatentDirichletAllocation",
     "LatentTree",
     "MultiViewMixture",
+    "NoisyOrNetwork",
     "PearsonMixture",
     "ProductMixture",
     "SingleTopic",

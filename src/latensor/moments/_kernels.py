@@ -105,3 +105,19 @@ def subtract_outer(column: Any, row: Any, shift: Any, basis: Any, out: Any) -> N
         own, other, place = column[v], basis[v], out[v]
         for j in range(out.shape[1]):
             place[j] -= own * row[j] + shift * other[j]
+
+
+@compiled()
+def count_triples(indptr: Any, indices: Any, weights: Any, out: Any) -> None:
+    """Add the weight of every row to its triples a < b < c of columns, at C(c,3) + C(b,2) + a."""
+    for row in range(indptr.size - 1):
+        weight = weights[row]
+        start = indptr[row]
+        for r in range(start + 2, indptr[row + 1]):
+            c = indices[r]
+            outer = c * (c - 1) * (c - 2) // 6
+            for q in range(start + 1, r):
+                b = indices[q]
+                place = outer + b * (b - 1) // 2
+                for p in range(start, q):
+                    out[place + indices[p]] += weight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +28,7 @@ class RowReader:
     names : columns of the first batch, where it was a frame
     keeps_sparse : bool, whether SciPy matrices stay sparse; one batch is small, whatever the source
     allows_missing : bool, whether NaN stands for an entry that was not observed
+    accept : what the estimator makes of rows, or refuses them by; None for any numbers
     """
 
     n_features: int
@@ -34,6 +36,7 @@ class RowReader:
     names: tuple[str, ...] | None = None
     keeps_sparse: bool = False
     allows_missing: bool = False
+    accept: Callable[[Any], Any] | None = None
 
     def __call__(self, given: Any) -> Parts | None:
         rows, weights = given if isinstance(given, list | tuple) else (given, None)
@@ -41,6 +44,8 @@ class RowReader:
             return None
         self._check_names(rows)
         array = self.read(rows)
+        if self.accept is not None:
+            array = self.accept(array)
         if array.shape[1] != self.n_features:
             raise InvalidInputError(
                 f"X has {array.shape[1]} features, but {self.owner} is expecting "

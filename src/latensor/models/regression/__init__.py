@@ -1,1 +1,1 @@
-"""Regression on tensors: weights of low rank in place of one number per entry."""
+"""Regression: on tensors, by weights of low rank; and with a latent component."""

@@ -1,0 +1,1 @@
+"""Networks with hidden causes or units: noisy-or, two layers."""

@@ -1,0 +1,161 @@
+"""How far a fitted noisy-or network can be trusted, in numbers and in plain words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
+from latensor.value_files import storable
+
+_LARGE_PRIOR, _MANY_ONES = 0.2, 0.3
+# The prior probability of states left out that no longer is a small bias.
+_MUCH_LEFT_OUT = 0.01
+# Two causes with a larger cosine are hardly told apart; with a smaller effect one does nothing.
+_ALIKE, _WITHOUT_EFFECT = 0.95, 0.05
+
+
+@storable
+@dataclass(frozen=True)
+class NoisyOrCertificate(Findings):
+    """What can be said about a fitted noisy-or network; `print` it for plain words.
+
+    Attributes
+    ----------
+    n_components, n_features : int
+    method : str, where the parameters come from: "moments", or the start of EM that was kept
+    off_diagonal : float, the fraction of the whitened third-order interactions that causes leave
+        unexplained; NaN where moments give no start
+    condition : float, of the completed matrix of pointwise mutual information
+    gap : float, the eigenvalue of the weakest cause over the largest that noise gives
+    largest_prior : float
+    ones : float, the fraction of entries that are on
+    left_out : float, the prior probability of states with more active causes than EM goes through
+    similarity : float, the largest cosine between two causes
+    weakest : float, the largest probability of the cause that does least
+    constant_features : columns that do not vary
+    """
+
+    n_components: int
+    n_features: int
+    method: str
+    off_diagonal: float
+    condition: float
+    gap: float
+    largest_prior: float
+    ones: float
+    left_out: float
+    similarity: float
+    weakest: float
+    constant_features: tuple[int, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return (
+            f"noisy-or network of {self.n_components} causes and {self.n_features} features, by "
+            f"{self.method}"
+        )
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return present(
+            self._pairs(),
+            self._triples(),
+            self._prior(),
+            self._ones(),
+            self._states(),
+            self._alike(),
+            self._effect(),
+            self._constant(),
+        )
+
+    def _pairs(self) -> Statement:
+        if np.isnan(self.gap):
+            text = "too few features vary for moments: the causes come from likelihood alone."
+            return Statement("Pairs of features", CAUTION, text)
+        text = (
+            f"the weakest cause stands out {self.gap:.3g} times as far as noise reaches "
+            f"(condition number {self.condition:.3g})."
+        )
+        if self.gap >= NOISE_EDGE:
+            return Statement("Pairs of features", GOOD, text)
+        level = BAD if self.method == "moments" else CAUTION
+        return Statement(
+            "Pairs of features",
+            level,
+            text + " Pairs do not show so many causes: lower n_components or give more samples.",
+        )
+
+    def _triples(self) -> Statement | None:
+        if np.isnan(self.off_diagonal) or self.n_components == 1:
+            return None
+        text = f"{100 * self.off_diagonal:.3g} % of their interactions are not explained by causes."
+        if self.off_diagonal < DOUBTFUL_OFF_DIAGONAL:
+            return Statement("Triples of features", GOOD, text)
+        return Statement(
+            "Triples of features",
+            CAUTION,
+            text + " The data are too few, or no noisy-or network; random starts stood beside.",
+        )
+
+    def _prior(self) -> Statement:
+        text = f"the most frequent cause is active in {100 * self.largest_prior:.3g} % of samples."
+        if self.largest_prior <= _LARGE_PRIOR:
+            return Statement("Rare causes", GOOD, text)
+        return Statement(
+            "Rare causes",
+            CAUTION,
+            text + " Above 20 % causes are hard to tell from leaks and from each other's sum.",
+        )
+
+    def _ones(self) -> Statement | None:
+        if self.ones <= _MANY_ONES:
+            return None
+        return Statement(
+            "Density",
+            CAUTION,
+            f"{100 * self.ones:.3g} % of the entries are on; above 30 % features rarely tell that "
+            "a cause is absent.",
+        )
+
+    def _states(self) -> Statement | None:
+        if self.method == "moments":
+            return None
+        if self.left_out == 0:
+            return Statement("Likelihood", GOOD, "all states of the causes are gone through.")
+        text = (
+            f"states with more active causes than EM goes through have a probability of "
+            f"{self.left_out:.2g}."
+        )
+        return Statement("Likelihood", GOOD if self.left_out < _MUCH_LEFT_OUT else CAUTION, text)
+
+    def _alike(self) -> Statement | None:
+        if self.n_components == 1 or self.similarity < _ALIKE:
+            return None
+        return Statement(
+            "Distinct causes",
+            CAUTION,
+            f"two causes have a cosine of {self.similarity:.3g}: they may be one.",
+        )
+
+    def _effect(self) -> Statement | None:
+        if self.weakest > _WITHOUT_EFFECT:
+            return None
+        return Statement(
+            "Effect",
+            BAD,
+            f"one cause turns no feature on with more than {self.weakest:.2g}: lower n_components.",
+        )
+
+    def _constant(self) -> Statement | None:
+        if not self.constant_features:
+            return None
+        return Statement(
+            "Constant features",
+            CAUTION,
+            f"column {listed(self.constant_features)} does not vary: it says nothing of causes.",
+        )

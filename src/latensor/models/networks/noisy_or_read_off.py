@@ -1,0 +1,275 @@
+"""Causes of a noisy-or network, read off pointwise mutual information (monograph 4.4).
+
+With F_ij the probability that cause j alone turns feature i on, u = F / (1 - prior F) and
+v = prior (1 - prior), the leak cancels from the logs of the probabilities that features are off:
+
+    log P(a, b off) - log P(a off) - log P(b off) = sum_j log(1 + v_j u_aj u_bj)   exactly,
+
+and the third difference is -sum_j v_j (1 - 2 prior_j) u_aj u_bj u_cj to leading order. The rest
+is known once the parameters are: a few rounds of subtracting it make the read-off exact.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.decomposition import JointDiagonalization
+from latensor.value_files import storable
+
+# Rounds in which diagonals are completed at first, and after each correction: the diagonal is known
+# from the last round then.
+_COMPLETIONS, _FURTHER = 100, 20
+# Steps that an extrapolation is made of.
+_MEMORY = 6
+# Corrections: each shrinks the error by about the largest prior (a fifth at most where it is used).
+_ROUNDS = 60
+# Rounds without a smaller step than ever, after which there is nothing more to gain.
+_STALLED = 8
+# Counts below one half are not told from zero.
+_LEAST = 0.5
+# Probabilities that are no certainty, so that logarithms stay finite.
+CERTAIN = 1 - 1e-9
+
+
+@storable
+@dataclass(frozen=True)
+class NoisyOrState:
+    """The parameters of a network.
+
+    Attributes
+    ----------
+    prior : (k,), of the causes
+    components : (k, d), the probability that a cause alone turns a feature on
+    leak : (d,), that a feature is on without a cause
+    """
+
+    prior: Any
+    components: Any
+    leak: Any
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class Interactions:
+    """Logs of the probabilities that features are off, as differences.
+
+    Attributes
+    ----------
+    off : (d,), log P(feature off)
+    scale : (d,), in which the noise of all pairs is n^-1/2; 0 for features that do not vary
+    pairs : (d, d), the pointwise mutual information of being off, scaled; the diagonal is free
+    weight : float, samples
+    """
+
+    off: Any
+    scale: Any
+    pairs: Any
+    weight: float
+
+    @classmethod
+    def of(cls, pairs: Array, weight: float) -> Interactions:
+        """From how often pairs are on: inclusion and exclusion gives how often they are off."""
+        ones = np.diag(pairs)
+        both = np.maximum(weight - ones[:, None] - ones[None] + pairs, _LEAST)
+        single = np.maximum(weight - ones, _LEAST)
+        off = np.log(single / weight)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            scale = np.sqrt(single / ones)
+        scale[(ones <= 0) | (ones >= weight)] = 0.0
+        found = np.log(both / weight) - off[:, None] - off[None]
+        found *= scale[:, None] * scale[None]
+        np.fill_diagonal(found, 0.0)
+        return cls(off, scale, found, weight)
+
+    @property
+    def edge(self) -> float:
+        """The largest eigenvalue of a scaled matrix of pairs that is noise only."""
+        return 2.0 * float(np.sqrt(np.count_nonzero(self.scale) / self.weight))
+
+
+def complete(
+    pairs: Array, rank: int, diagonal: Array, rounds: int, tolerance: float = 0.0
+) -> tuple[Array, Array, Array]:
+    """Eigenvalues, eigenvectors and diagonal of the matrix of low rank that explains all pairs.
+
+    Replaces the diagonal by that of the leading eigenpairs until it stays; the steps are
+    extrapolated from the last few (Anderson), as they shrink slowly where causes have few features.
+    """
+    matrix = pairs.copy()
+    values, vectors = np.empty(0), np.empty((len(pairs), 0))
+    points: list[Array] = []
+    steps: list[Array] = []
+    for _ in range(rounds):
+        np.fill_diagonal(matrix, diagonal)
+        values, vectors = np.linalg.eigh(matrix)
+        values, vectors = np.maximum(values[::-1][:rank], 0.0), vectors[:, ::-1][:, :rank]
+        step = (vectors**2) @ values - diagonal
+        if np.abs(step).max() <= max(tolerance, 1e-14 * float(values[0])):
+            break
+        points, steps = [*points, diagonal][-_MEMORY:], [*steps, step][-_MEMORY:]
+        diagonal = diagonal + step
+        if len(steps) > 1:
+            bends = np.stack([step - other for other in steps[:-1]], axis=1)
+            moves = np.stack([points[-1] - other for other in points[:-1]], axis=1)
+            mixed = np.linalg.lstsq(bends, step, rcond=1e-10)[0]
+            diagonal = np.maximum(diagonal - (moves + bends) @ mixed, 0.0)
+    return values, vectors, diagonal
+
+
+def count_causes(known: Interactions, limit: int) -> tuple[int, Array]:
+    """How many causes the pairs show: those above noise once their number is completed.
+
+    Also the last eigenvalues of the completed matrix of ranks 1, 2, ..., up to the first one that
+    is noise, or to the limit.
+    """
+    d = len(known.pairs)
+    spectrum = []
+    diagonal = np.zeros(d)
+    for rank in range(1, min(limit, d) + 1):
+        values, _, diagonal = complete(known.pairs, rank, diagonal, _COMPLETIONS, 0.01 * known.edge)
+        spectrum.append(float(values[-1]))
+        if spectrum[-1] <= known.edge:
+            break
+    count = sum(value > known.edge for value in spectrum)
+    return max(count, 1), np.array(spectrum)
+
+
+def triple_interactions(known: Interactions, pairs: Array, triples: Array, chosen: Array) -> Array:
+    """-T (C(m, 3),) of chosen features: the third difference of logs, not scaled.
+
+    Parameters
+    ----------
+    known : of all features
+    pairs : (m, m) fraction of samples in which chosen pairs are on
+    triples : (C(m, 3),) of triples
+    chosen : (m,) features
+    """
+    a, b, c = triple_indices(len(chosen))
+    ones = np.diag(pairs)
+    none = 1 - ones[a] - ones[b] - ones[c] + pairs[a, b] + pairs[a, c] + pairs[b, c] - triples
+    none = np.log(np.maximum(none, _LEAST / known.weight))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        scale = known.scale[chosen]
+        twice = known.pairs[np.ix_(chosen, chosen)] / (scale[:, None] * scale[None])
+    twice[~np.isfinite(twice)] = 0.0
+    off = known.off[chosen]
+    return -(none - off[a] - off[b] - off[c] - twice[a, b] - twice[a, c] - twice[b, c])
+
+
+def triple_indices(count: int) -> tuple[Array, Array, Array]:
+    """A < b < c in the order C(c, 3) + C(b, 2) + a."""
+    c, b, a = np.nonzero(
+        (np.arange(count)[:, None, None] > np.arange(count)[None, :, None])
+        & (np.arange(count)[None, :, None] > np.arange(count)[None, None, :])
+    )
+    return a, b, c
+
+
+@dataclass(frozen=True)
+class NoisyOrReadOff:
+    """What the moments say.
+
+    Attributes
+    ----------
+    state : NoisyOrState
+    off_diagonal : float, the fraction of the whitened third moment that causes do not explain
+    condition : float, of the whitening
+    gap : float, the smallest eigenvalue kept, over what noise gives
+    """
+
+    state: NoisyOrState
+    off_diagonal: float
+    condition: float
+    gap: float
+
+
+def read_off(
+    known: Interactions,
+    triples: Array,
+    chosen: Array,
+    count: int,
+    rng: np.random.Generator,
+    algorithm: Callable[..., Any] | None = None,
+) -> NoisyOrReadOff:
+    """Parameters from interactions of pairs and of chosen triples.
+
+    Parameters
+    ----------
+    known : Interactions, of all features
+    triples : (C(m, 3),), of `triple_interactions`
+    chosen : (m,) features
+    count : int, causes
+    rng : of the decomposition
+    algorithm : of `latensor.decomposition`; None for joint diagonalization
+    """
+    from latensor.models.networks._kernels import third_interactions
+
+    d, m = len(known.scale), len(chosen)
+    scale, near = known.scale, known.scale[chosen]
+    a, b, c = triple_indices(m)
+    apart = near[a] * near[b] * near[c]
+    correction, beyond = np.zeros((d, d)), np.zeros(len(a))
+    diagonal, repeated = np.zeros(d), np.zeros((m, m, m))
+    tensor = np.empty((m, m, m))
+    components, least, stalled = np.zeros((count, d)), np.inf, 0
+    tolerance = 0.01 / np.sqrt(known.weight)
+    for round_ in range(_ROUNDS):
+        rounds = _FURTHER if round_ else _COMPLETIONS
+        values, vectors, diagonal = complete(
+            known.pairs - correction, count, diagonal, rounds, tolerance
+        )
+        factor = vectors * np.sqrt(np.maximum(values, 1e-12 * max(values[0], 1e-300)))
+        tensor[...] = repeated
+        entries = apart * (triples - beyond)
+        for order in ((a, b, c), (a, c, b), (b, a, c), (b, c, a), (c, a, b), (c, b, a)):
+            tensor[order] = entries
+        back = np.linalg.pinv(factor[chosen])
+        core = np.einsum("abc,ia,jb,kc->ijk", tensor, back, back, back, optimize=True)
+        core = sum(core.transpose(p) for p in _ORDERS) / 6
+        found = (algorithm or JointDiagonalization())(core, count, rng)
+        weights, (turned, *_) = found
+        signs = np.where(weights < 0, -1.0, 1.0)
+        # The core is sum_j (1 - 2 prior) v^-1/2 r_j^(x)3, and (1 - 2 prior)^2 = 1 - 4 v.
+        variances = 1 / (weights**2 + 4)
+        prior = 2 * variances / (1 + np.sqrt(1 - 4 * variances))
+        columns = (factor @ (turned * signs)) / np.sqrt(variances)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratios = np.where(scale[:, None] > 0, columns / scale[:, None], 0.0)
+        before, components = components, np.clip(ratios / (1 + prior * ratios), 0.0, CERTAIN).T
+        step = float(np.abs(components - before).max())
+        # Noise beyond what any network explains keeps the steps from shrinking.
+        stalled = 0 if step < least else stalled + 1
+        least = min(step, least)
+        if step <= tolerance or stalled == _STALLED:
+            break
+        ratios = components.T / (1 - prior * components.T)
+        skews = variances * np.sqrt(1 - 4 * variances)
+        correction = _second_terms(ratios, variances) * (scale[:, None] * scale[None])
+        third_interactions(np.ascontiguousarray(ratios[chosen]), variances, skews, beyond)
+        scaled = ratios[chosen] * near[:, None]
+        repeated = np.einsum("j,aj,bj,cj->abc", skews, scaled, scaled, scaled, optimize=True)
+        diagonal = (ratios**2 @ variances) * scale**2
+    leak = 1 - np.exp(known.off - np.log1p(-prior[:, None] * components).sum(axis=0))
+    prior = np.maximum(prior, 1 - CERTAIN)
+    state = NoisyOrState(prior, components, np.clip(leak, 1 - CERTAIN, CERTAIN))
+    off_diagonal = float(getattr(found, "off_diagonal", np.nan))
+    smallest = max(float(values[-1]), 1e-300)
+    gap = smallest / known.edge if known.edge > 0 else np.inf
+    return NoisyOrReadOff(state, off_diagonal, float(values[0]) / smallest, gap)
+
+
+_ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
+
+
+def _second_terms(ratios: Array, variances: Array) -> Array:
+    """What pairs interact beyond sum_j v_j u_aj u_bj."""
+    total = np.zeros((len(ratios), len(ratios)))
+    for column, variance in zip(ratios.T, variances, strict=True):
+        product = variance * np.outer(column, column)
+        total += np.log1p(product) - product
+    return total

@@ -1,0 +1,266 @@
+"""Noisy-or networks: exact moments, samples, the likelihood, files, bad input."""
+
+import itertools
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import latensor as lt
+from latensor.datasets.networks import make_noisy_or
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.networks.noisy_or_family import (
+    NoisyOrFamily,
+    left_out,
+    most_active,
+    states_with,
+)
+from latensor.models.networks.noisy_or_read_off import NoisyOrState
+from latensor.moments.batch import Batch
+from latensor.moments.binary import TripleCounts
+from noisy_or_population import all_rows, matched, random_network, read_population
+
+PLANTED = make_noisy_or(3000, 20, 3, prior=0.1, random_state=0)
+FITTED = lt.NoisyOrNetwork(3, random_state=0).fit(PLANTED.samples)
+
+
+def relative_error(planted, model):
+    order = matched(planted.components, model.components_)
+    gaps = np.abs(planted.components - model.components_[order])
+    return gaps.sum() / planted.components.sum()
+
+
+def batch(rows, weights=None):
+    weights = np.ones(rows.shape[0]) if weights is None else weights
+    return Batch((rows,), weights, np.arange(rows.shape[0], dtype=np.uint64))
+
+
+@parametrize_with_checks(
+    [lt.NoisyOrNetwork(binarize=0.0), lt.NoisyOrNetwork(3, binarize=0.5, refine=2)],
+    expected_failed_checks=lambda estimator: dict.fromkeys(
+        ("check_estimator_sparse_array", "check_estimator_sparse_matrix"),
+        "predict_proba has a column for every cause, the check expects one for every class",
+    ),
+)
+def test_the_estimator_contract(estimator, check):
+    check(estimator)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_exact_moments_give_the_parameters_back(seed):
+    state = random_network(seed, 30, 5, (0.02, 0.05, 0.1, 0.2)[seed % 4])
+    found = read_population(state)
+    order = matched(state.components, found.state.components)
+    assert np.abs(found.state.components[order] - state.components).max() < 1e-8
+    assert np.abs(found.state.prior[order] - state.prior).max() < 1e-8
+    assert np.abs(found.state.leak - state.leak).max() < 1e-8
+    assert found.off_diagonal < 1e-12
+    assert found.gap > 100
+
+
+def test_em_stays_at_exact_parameters_and_returns_to_them():
+    rng = np.random.default_rng(0)
+    state = NoisyOrState(
+        np.array([0.15, 0.1]), rng.uniform(0.3, 0.9, (2, 8)), rng.uniform(0.02, 0.1, 8)
+    )
+    rows, chances = all_rows(state)
+    model = lt.NoisyOrNetwork(2, random_state=0, tol=1e-13, max_iter=2000)
+    model.fit(rows, sample_weight=chances * 1e6)
+    order = matched(state.components, model.components_)
+    assert np.abs(model.components_[order] - state.components).max() < 1e-6
+    assert np.abs(model.prior_[order] - state.prior).max() < 1e-6
+    assert np.abs(model.leak_ - state.leak).max() < 1e-6
+
+
+def test_the_likelihood_is_that_of_the_definition():
+    state = random_network(3, 6, 3, 0.2)
+    rows, chances = all_rows(state)
+    family = NoisyOrFamily()
+    proba, logs = family.answers(state, batch(rows))
+    assert np.abs(np.exp(logs) - chances).max() < 1e-14
+    assert np.abs(chances @ proba - state.prior).max() < 1e-12
+    # The sums of all rows reproduce the parameters: the state is a fixed point of EM.
+    sums = family.expect(state, batch(rows, chances))
+    again = family.maximize(sums, state)
+    assert np.abs(family.pack(again) - family.pack(state)).max() < 1e-7
+    vector = family.pack(state)
+    assert np.abs(family.pack(family.unpack(vector, state)) - vector).max() < 1e-7
+
+
+def test_maximization_maximizes_the_complete_likelihood():
+    state = random_network(5, 10, 3, 0.1)
+    family, rng = NoisyOrFamily(), np.random.default_rng(0)
+    sums = family.expect(state, batch((rng.random((200, 10)) < 0.3).astype(float)))
+    best = family.maximize(sums, state)
+    top = family.complete(sums, best)
+    for _ in range(10):
+        moved = family.unpack(family.pack(best) + 0.05 * rng.standard_normal(43), best)
+        assert family.complete(sums, moved) <= top + 1e-9
+
+
+def test_states_with_few_active_causes():
+    assert len(states_with(8, 8)) == 256
+    assert most_active(np.full(8, 0.4)) == 8
+    assert left_out(np.full(8, 0.4)) == 0
+    assert most_active(np.full(10, 0.05)) == 4
+    assert left_out(np.full(10, 0.05)) < 1e-3
+    # Too many causes for the limit of states: what is left out is told.
+    assert left_out(np.full(30, 0.1)) > 0.1
+
+
+def test_triples_are_counted():
+    rng = np.random.default_rng(0)
+    rows = (rng.random((40, 7)) < 0.5).astype(float)
+    weights = rng.uniform(0.5, 2, 40)
+    chosen = np.array([0, 2, 3, 5, 6])
+    for given in (rows, scipy.sparse.csr_array(rows)):
+        found = TripleCounts(chosen).update(batch(given, weights)).sums["triples"]
+        places = [(a, b, c) for c in range(5) for b in range(c) for a in range(b)]
+        for (a, b, c), value in zip(places, found, strict=True):
+            together = rows[:, chosen[a]] * rows[:, chosen[b]] * rows[:, chosen[c]]
+            assert value == pytest.approx(weights @ together)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_planted_causes_are_found_and_errors_fall_with_samples(seed):
+    errors = []
+    for count in (4000, 64_000):
+        planted = make_noisy_or(count, 40, 5, prior=0.1, random_state=seed)
+        model = lt.NoisyOrNetwork(5, random_state=0).fit(planted.samples)
+        errors.append(relative_error(planted, model))
+        assert model.certificate_.verdict == "stable", str(model.certificate_)
+    assert errors[0] < 0.15
+    # Sixteen times as many samples: a quarter of the error, with room for chance.
+    assert errors[1] < 0.45 * errors[0]
+
+
+def test_more_features_than_triples_are_counted_for():
+    planted = make_noisy_or(4000, 200, 4, prior=0.08, random_state=1)
+    model = lt.NoisyOrNetwork(4, refine=0, random_state=0).fit(planted.samples)
+    assert relative_error(planted, model) < 0.25
+    assert relative_error(planted, lt.NoisyOrNetwork(4, random_state=0).fit(planted.samples)) < 0.15
+
+
+@pytest.mark.parametrize("count", [1, 4, 7])
+def test_the_number_of_causes_is_counted(count):
+    planted = make_noisy_or(10_000, 40, count, prior=0.08, random_state=count)
+    model = lt.NoisyOrNetwork("auto", refine=0, random_state=0).fit(planted.samples)
+    assert model.n_components_ == count == model.selection_.n_components
+    assert "above" in model.selection_.reason or "exceed" in model.selection_.reason
+
+
+def test_sparse_rows_frames_and_float32_are_the_same():
+    rows = PLANTED.samples
+    sparse = lt.NoisyOrNetwork(3, random_state=0).fit(scipy.sparse.csr_array(rows))
+    assert np.array_equal(sparse.components_, FITTED.components_)
+    frame = pd.DataFrame(rows.astype(int), columns=[f"s{i}" for i in range(20)])
+    named = lt.NoisyOrNetwork(3, random_state=0).fit(frame)
+    assert np.array_equal(named.components_, FITTED.components_)
+    short = lt.NoisyOrNetwork(3, random_state=0).fit(rows.astype(np.float32))
+    assert short.components_.dtype == np.float32
+    assert np.abs(short.components_ - FITTED.components_).max() < 1e-6
+    probabilities = FITTED.predict_proba(rows)
+    assert np.array_equal(probabilities, sparse.predict_proba(scipy.sparse.csr_array(rows)))
+    assert np.array_equal(FITTED.transform(rows), probabilities)
+    assert list(FITTED.get_feature_names_out()) == [f"noisyornetwork{j}" for j in range(3)]
+
+
+def test_causes_of_samples_are_told():
+    order = matched(PLANTED.components, FITTED.components_)
+    hits = ((FITTED.predict_proba(PLANTED.samples) > 0.5)[:, order] == PLANTED.causes).mean()
+    assert hits > 0.95
+    drawn, causes = FITTED.sample(20_000, random_state=1)
+    assert set(np.unique(drawn)) == {0.0, 1.0}
+    assert np.abs(causes.mean(0) - FITTED.prior_).max() < 0.01
+    assert np.abs(drawn.mean(0) - PLANTED.samples.mean(0)).max() < 0.03
+    each = FITTED.score_samples(PLANTED.samples)
+    assert FITTED.score(PLANTED.samples) == pytest.approx(each.mean())
+    assert FITTED.bic(PLANTED.samples) > FITTED.aic(PLANTED.samples)
+
+
+def test_streams_workers_and_merges():
+    rows = PLANTED.samples
+    stream = lt.NoisyOrNetwork(3, random_state=0)
+    for part in np.array_split(rows, 4):
+        stream.partial_fit(part)
+    assert np.array_equal(stream.components_, FITTED.components_)
+    first = lt.NoisyOrNetwork(3, random_state=0).partial_fit(rows[:2000])
+    worker = first.spawn().partial_fit(rows[2000:])
+    first.merge(worker)
+    assert np.abs(first.components_ - FITTED.components_).max() < 1e-6
+
+
+def test_intervals_hold_the_truth():
+    found = FITTED.intervals(PLANTED.samples, n_resamples=100)
+    order = matched(PLANTED.components, FITTED.components_)
+    low, high = found["components"].low[order], found["components"].high[order]
+    acts = PLANTED.components > 0
+    inside = (low <= PLANTED.components) & (PLANTED.components <= high)
+    assert inside[acts].mean() > 0.85
+
+
+def test_bif_files_hold_the_network(tmp_path):
+    names = [f"symptom {i}" for i in range(20)]
+    path = FITTED.to_bif(tmp_path / "net.bif", feature_names=names, cause_names=list("ABC"))
+    text = path.read_text()
+    assert text.count("variable ") == 23
+    assert "variable symptom_0 {" in text
+    assert f"table {1 - FITTED.prior_[0]:.9g}, {FITTED.prior_[0]:.9g};" in text
+    for i in range(20):
+        block = text.split(f"probability ( symptom_{i} ")[1].split("}")[0]
+        parents = np.flatnonzero(FITTED.components_[:, i] > 0.01)
+        for active in itertools.product((0, 1), repeat=len(parents)) if len(parents) else ():
+            words = ", ".join(("no", "yes")[a] for a in active)
+            off = float(block.split(f"({words}) ")[1].split(",")[0])
+            left = (1 - FITTED.components_[parents, i]) ** np.array(active)
+            assert off == pytest.approx((1 - FITTED.leak_[i]) * left.prod(), rel=1e-6)
+    for settings, message in (
+        ({"feature_names": ["a"]}, "1 names for 20"),
+        ({"threshold": 2.0}, "threshold=2.0"),
+        ({"cause_names": ["a", "a", "b"]}, "equal as words"),
+        ({"cause_names": ["feature0", "a", "b"]}, "names a cause and a feature"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            FITTED.to_bif(tmp_path / "other.bif", **settings)
+    many = NoisyOrState(np.full(15, 0.1), np.full((15, 2), 0.5), np.full(2, 0.1))
+    from latensor.models.networks.bif import write_bif
+
+    with pytest.raises(InvalidInputError, match=r"2\^15 rows"):
+        write_bif(tmp_path / "other.bif", many, None, None, 0.01)
+
+
+def test_what_the_certificate_says():
+    dense = (np.random.default_rng(0).random((3000, 12)) < 0.5).astype(float)
+    dense[:, 3], dense[:, 4] = 0, 1
+    model = lt.NoisyOrNetwork(2, random_state=0).fit(dense)
+    text = str(model.certificate_)
+    assert "% of the entries are on; above 30 %" in text
+    assert "column 3, 4 does not vary" in text
+    assert model.certificate_.verdict != "stable"
+    assert model.components_[:, 3:5].max() < 1e-6
+    frequent = make_noisy_or(5000, 20, 2, prior=0.4, random_state=0)
+    model = lt.NoisyOrNetwork(2, random_state=0).fit(frequent.samples)
+    assert "Above 20 %" in str(model.certificate_)
+
+
+def test_bad_input_is_refused_with_a_cure():
+    rows = PLANTED.samples
+    with pytest.raises(InvalidInputError, match=r"zeros and ones.*first is 2.*binarize"):
+        lt.NoisyOrNetwork(2).fit(2 * rows)
+    with pytest.raises(InvalidInputError, match="zeros and ones"):
+        lt.NoisyOrNetwork(2).fit([rows[:50], 0.5 * rows[50:]])
+    with pytest.raises(InvalidInputError, match="zeros and ones"):
+        FITTED.predict_proba(3 * rows)
+    with pytest.raises(InvalidInputError, match="binarize=-1"):
+        lt.NoisyOrNetwork(2, binarize=-1.0).fit(scipy.sparse.csr_array(rows))
+    with pytest.raises(InvalidInputError, match="exceeds the n_samples=5"):
+        lt.NoisyOrNetwork(6).fit(rows[:5])
+    with pytest.raises(NotIdentifiableError, match="weakest cause"):
+        lt.NoisyOrNetwork(9, refine=0, random_state=0).fit(rows)
+    with pytest.raises(NotIdentifiableError, match="features that vary"):
+        lt.NoisyOrNetwork(3, refine=0).fit(rows[:, :2])
+    # By likelihood it can still be fitted, and the certificate says what it rests on.
+    few = lt.NoisyOrNetwork(2, random_state=0, max_iter=2000).fit(rows[:, :2])
+    assert "too few features vary for moments" in str(few.certificate_)
