@@ -9,9 +9,10 @@ from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.hmm.gaussian_states import gaussian_of
 from latensor.models.hmm.moment_starts import moment_starts
-from latensor.models.hmm.subspace import count_states, find_subspace
+from latensor.models.hmm.subspace import find_subspace
 from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
+from latensor.refinement.hmm.chain import log_likelihood, sequence_log_likelihoods
 from sequence_examples import (
     MANY,
     log_likelihood_of,
@@ -218,7 +219,7 @@ def test_more_states_than_dimensions():
     assert np.abs(np.sort(model.means_[:, 0]) - means[:, 0]).max() < 0.15
 
 
-def test_the_spectrum_counts_the_states():
+def test_the_number_of_states_is_found_and_says_why():
     for seed in range(3):
         data = make_hmm(50_000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=seed)
         model = CategoricalHMM("auto", refine=0, random_state=0).fit(data.X)
@@ -226,9 +227,39 @@ def test_the_spectrum_counts_the_states():
     noise = np.random.default_rng(0).integers(0, 6, 20_000)
     assert CategoricalHMM("auto", refine=0).fit(noise).n_components_ == 1
     points = make_gaussian_hmm(
-        20_000, 2, 3, transmat=TRANSMAT, means=[[0, 0], [8, 0], [0, 8]], random_state=0
+        6000, 2, 3, transmat=TRANSMAT, means=[[0, 0], [8, 0], [0, 8]], random_state=0
     )
-    assert GaussianHMM("auto", refine=5, random_state=0).fit(points.X).n_components_ == 3
+    model = GaussianHMM("auto", refine=5, random_state=0).fit(points.X, [100] * 60)
+    selection = model.selection_
+    assert model.n_components_ == selection.n_components == 3
+    assert selection.table[2].is_reproduced
+    assert selection.tests["chain over mixture, standard errors"] > 10
+    assert "found again in the other half of the sequences" in str(selection)
+
+
+def test_rows_without_order_are_one_state_and_a_mixture():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((3000, 2)) + 6 * rng.integers(3, size=3000)[:, None]
+    selection = GaussianHMM("auto", refine=20, random_state=0).fit(rows).selection_
+    assert selection.n_components == 1
+    assert "a mixture of 3 predicts as well" in selection.reason
+    assert selection.choices["medium"] == 3
+
+
+@pytest.mark.parametrize("lengths", [None, [7] * 4, [1, 2, 3, 4]])
+def test_few_rows_are_one_state(lengths):
+    rows = np.random.default_rng(1).standard_normal((sum(lengths or [10]), 1))
+    model = GaussianHMM("auto", random_state=0).fit(rows, lengths)
+    assert model.n_components_ == model.selection_.n_components == 1
+
+
+def test_likelihoods_of_sequences_add_up():
+    data = make_hmm(5000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=0)
+    lengths = [3, 1, 2000, 996, 2000]
+    chain, design, sequences = CategoricalHMM(3).fit(data.X)._read_sequences(data.X, lengths)
+    likelihoods = chain.emission.likelihoods(design, sequences)
+    given = (likelihoods, sequences, chain.startprob, chain.transmat)
+    assert np.isclose(sequence_log_likelihoods(*given).sum(), log_likelihood(*given), rtol=1e-12)
 
 
 def test_many_symbols_take_the_sparse_way_to_the_same_subspace():
@@ -239,11 +270,6 @@ def test_many_symbols_take_the_sparse_way_to_the_same_subspace():
     order = match(model.emissionprob_, emissions)
     assert np.abs(model.emissionprob_[order] - emissions).sum(axis=1).max() < 0.3
     assert model.certificate_.strength > 1
-
-
-def test_states_are_counted_above_the_noise_only():
-    assert count_states(np.array([[5.0, 1.3, 0.9], [4.0, 0.8, 0.7]])) == 3
-    assert count_states(np.zeros((2, 0))) == 1
 
 
 def test_another_algorithm_finds_the_same_states():

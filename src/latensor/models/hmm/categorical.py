@@ -97,7 +97,8 @@ class CategoricalHMM(HiddenMarkovEstimator):
 
     Parameters
     ----------
-    n_components : int, states, or "auto" for as many as the pairs of symbols speak for
+    n_components : int, states, or "auto": the most that both halves of the sequences find, one
+        where the order of rows tells nothing (`selection_`)
     n_features : int, kinds of symbols d; None for one more than the largest
     init_params : letters of the parameters that fit finds starting values for: s(tartprob),
         t(ransmat), e(missionprob); the others start from the attributes as they are set before fit
@@ -121,6 +122,7 @@ class CategoricalHMM(HiddenMarkovEstimator):
     converged_ : bool, whether EM ended by itself; None for refine=0
     history_ : log-likelihood per row before every pass
     certificate_ : HMMCertificate
+    selection_ : Selection, where n_components="auto"
 
     Notes
     -----

@@ -133,7 +133,8 @@ class GaussianHMM(HiddenMarkovEstimator):
 
     Parameters
     ----------
-    n_components : int, states, or "auto" for as many as the pairs of cells speak for
+    n_components : int, states, or "auto": the most that both halves of the sequences find, one
+        where the order of rows tells nothing (`selection_`)
     covariance_type : "spherical", "diag", "full" or "tied" (one matrix for all states)
     min_covar : float, added to every variance
     init_params : letters of the parameters that fit finds starting values for: s(tartprob),
@@ -160,6 +161,7 @@ class GaussianHMM(HiddenMarkovEstimator):
     converged_ : bool, whether EM ended by itself; None for refine=0
     history_ : log-likelihood per row, of standardized points, before every pass
     certificate_ : HMMCertificate
+    selection_ : Selection, where n_components="auto"
 
     Notes
     -----

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,9 +11,11 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.datasets.sequences import stationary_distribution
 from latensor.estimation.base import component_order
-from latensor.estimation.learn import Answer, Frame, Model, Search
+from latensor.estimation.halves import UNITS, halves_of, select_by_halves
+from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, learn
 from latensor.estimation.learn import Start as Begun
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.hmm.moment_starts import MomentStart, moment_starts
 from latensor.models.hmm.sequence_input import merged_equal
@@ -22,7 +24,9 @@ from latensor.models.hmm.trials import Chosen, Start, compete, likeliest, relabe
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sequences import DECAYS, PairSums, WindowSums
 from latensor.moments.sums import Folded, Joint
-from latensor.refinement.hmm import ChainFamily, HiddenChain
+from latensor.moments.unit_sample import Sample
+from latensor.refinement.hmm import ChainFamily, HiddenChain, expect
+from latensor.refinement.hmm.chain import sequence_log_likelihoods
 
 # Random starts beside those of the moments; more where these are weaker than their noise, and for
 # so few rows that they cost next to nothing, though never more than three for a state.
@@ -30,6 +34,10 @@ _RANDOM, _MORE_RANDOM, _FOR_A_STATE = 5, 8, 3
 _FEW_ROWS = 10_000
 # Directions of the pair tables below the edge of their noise tell nothing.
 _EDGE = 1.0
+# Blocks that few long sequences are cut into, so that they can be divided into halves.
+_BLOCKS = 20
+# Standard errors by which a chain must predict better than the mixture of its states.
+_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -95,6 +103,54 @@ class ChainModel(Model[HiddenChain]):
         """Parameters of the emissions in the units of the data, by name."""
         raise NotImplementedError(f"{type(self).__name__} must name its parameters")
 
+    # ------------------------------------------------------------------ the number of states
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        """The most states that both halves find, one where the order of rows tells nothing.
+
+        Rows depend on their neighbours: sequences are divided, or blocks of a few long ones.
+        """
+        if not isinstance(self.n_components, str):
+            return None
+        units = _divided(run.fold("number of states", Sample(UNITS, run.seed)).in_order())
+        found = select_by_halves(run, self, effort, units=units, where="sequences")
+        if found.n_components == 1:
+            return found
+        ahead = self._order_test(run, effort, units, found.n_components)
+        tests = {"chain over mixture, standard errors": ahead}
+        if ahead >= _ERRORS:
+            return replace(found, tests=tests)
+        reason = (
+            f"the order of rows tells nothing: a mixture of {found.n_components} predicts as well "
+            f"as a chain of so many states ({ahead:.1f} standard errors)"
+        )
+        return replace(found, n_components=1, reason=reason, ratios=np.zeros(1), tests=tests)
+
+    def _order_test(self, run: Run, effort: Effort, units: Batch, count: int) -> float:
+        """By how many standard errors chains predict sequences better than without their order."""
+        model, parts, gains = self.with_count(count), halves_of(units, run.seed), []
+        for part, other in (parts, parts[::-1]):
+            fit = learn(run.on(part), model, effort)
+            chain: HiddenChain = fit.answer.state  # type: ignore[assignment]
+            share = stationary_distribution(chain.transmat)
+            mixture = HiddenChain(share, np.tile(share, (count, 1)), chain.emission)
+            scores = [self.held_out(fit.frame, each, other)[0] for each in (chain, mixture)]
+            gains.append((scores[0] - scores[1]) * other.weights)
+        each = np.concatenate(gains)
+        return float(each.sum() / max(np.sqrt(len(each)) * np.std(each), np.finfo(float).tiny))
+
+    def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
+        _, design, sequences = self.family(frame).prepare(units).parts
+        likelihoods = state.emission.likelihoods(design, sequences)
+        found = sequence_log_likelihoods(likelihoods, sequences, state.startprob, state.transmat)
+        return found, units.sizes.astype(np.float64)
+
+    def responsibilities(self, frame: Frame, state: HiddenChain, units: Batch) -> Array:
+        _, design, sequences = self.family(frame).prepare(units).parts
+        likelihoods = state.emission.likelihoods(design, sequences)
+        found = expect(likelihoods, sequences, state.startprob, state.transmat)
+        weights = sequences.row_weights
+        return found.posteriors if weights is None else found.posteriors * np.sqrt(weights)[:, None]
+
     # ------------------------------------------------------------------ moments
     @property
     def is_given(self) -> bool:
@@ -105,14 +161,13 @@ class ChainModel(Model[HiddenChain]):
         values = self.survey_code(run)
         summed = run.fold("pairs", PairSums(values["code"]))
         pairs = summed.finalize()
-        automatic = isinstance(self.n_components, str)
-        if not automatic and pairs.n_rows < int(self.n_components):
+        count = int(self.n_components)
+        if pairs.n_rows < count:
             raise InvalidInputError(
-                f"n_samples={pairs.n_rows:g} should be at least n_components={self.n_components}: "
+                f"n_samples={pairs.n_rows:g} should be at least n_components={count}: "
                 "give more rows or ask for fewer states"
             )
-        subspace = find_subspace(pairs, None if automatic else int(self.n_components) - 1)
-        count = subspace.features.shape[1] + 1 if automatic else int(self.n_components)
+        subspace = find_subspace(pairs, count - 1)
         values |= {
             "features": subspace.features,
             "count": count,
@@ -239,3 +294,17 @@ class ChainModel(Model[HiddenChain]):
             "transmat": state.transmat,
             **self.emission_parameters(frame, state.emission),
         }
+
+
+def _divided(units: Batch) -> Batch:
+    """Sequences, or where these are few, blocks of their rows: at most about so many as are used.
+
+    Blocks see nothing of each other: one half must not know the other.
+    """
+    if len(units) >= _BLOCKS:
+        return units
+    size = max(min(units.extent, UNITS) // _BLOCKS, 1)
+    pieces, owners = units.rows.cut(np.full(len(units), size), 0)
+    kept = np.arange(0, len(owners), max(len(owners) * size // UNITS, 1))
+    keys = np.arange(len(owners), dtype=np.uint64)
+    return Batch((pieces,), units.weights[owners], keys).take(kept)

@@ -18,9 +18,6 @@ from latensor.moments.sequences import DECAYS, Pairs
 _RARE = 10.0
 # Up to so many symbols all singular values are computed.
 _DENSE = 512
-# Singular values of pure noise reach the edge; those of noise beside a signal lie a little higher.
-_ABOVE_NOISE = 1.15
-_MOST_STATES = 64
 
 
 @dataclass(frozen=True)
@@ -46,13 +43,7 @@ class SymbolSubspace:
         return float(self.spectra[:, n_components - 2].max())
 
 
-def count_states(spectra: Any) -> int:
-    """The number of states that the pair tables speak for: one more than directions above noise."""
-    above = (np.asarray(spectra) > _ABOVE_NOISE).sum(axis=1)
-    return int(above.max(initial=0)) + 1
-
-
-def find_subspace(pairs: Pairs, rank: int | None) -> SymbolSubspace:
+def find_subspace(pairs: Pairs, rank: int) -> SymbolSubspace:
     """The leading directions of D (N_g - f f') D over all decays g, D = diag(f)^-1/2.
 
     N_g is the table of pairs, averaged over distances with the weights g^(s-1) of a window that
@@ -62,19 +53,17 @@ def find_subspace(pairs: Pairs, rank: int | None) -> SymbolSubspace:
     Parameters
     ----------
     pairs : counts at several distances
-    rank : int, directions to keep; None for as many as stand out of the noise
+    rank : int, directions to keep
     """
     d = len(pairs.counts)
     frequency = pairs.counts / max(pairs.n_rows, 1.0)
     scale = 1 / np.sqrt(frequency + _RARE / max(pairs.n_rows, 1.0))
     n_seen = int((frequency > 0).sum())
     tables = [_scaled_table(pairs, decay, scale) for decay in DECAYS]
-    count = min(n_seen - 1, _MOST_STATES if rank is None else rank + 2)
+    count = min(n_seen - 1, rank + 2)
     with one_blas_thread():
         edge = 2 * np.sqrt(max(n_seen, 1))
         spectra = np.array([_singular_values(table, count) / edge for table in tables])
-        if rank is None:
-            rank = count_states(spectra) - 1
         basis = _leading(tables, d, min(rank, max(n_seen - 1, 0)))
     features = scale[:, None] * basis
     return SymbolSubspace(features - frequency @ features, spectra)

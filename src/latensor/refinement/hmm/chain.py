@@ -149,6 +149,19 @@ def log_likelihood(
     return float(sequences.total(logs)) + likelihoods.log_scale(sequences)
 
 
+def sequence_log_likelihoods(
+    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any
+) -> Any:
+    """The log-likelihood (s,) of every sequence, however often it counts."""
+    filtered = _filter(likelihoods, sequences, startprob, transmat, 1, 1)
+    assert filtered is not None
+    with np.errstate(divide="ignore"):
+        logs = np.log(np.concatenate([scale[:, 0] for scale in filtered.scales]))
+    if likelihoods.row_scale is not None:
+        logs += likelihoods.row_scale
+    return np.add.reduceat(logs, sequences.begins)
+
+
 def likeliest_path(
     likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
 ) -> tuple[float, Any]:
