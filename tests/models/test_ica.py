@@ -293,6 +293,54 @@ def test_the_number_of_sources_is_found():
     assert ICA(random_state=0).fit(made.samples).n_components_ == 10
 
 
+def gaussian_rest(seed, n_samples=6000):
+    """Three sources that are not Gaussian, two that are, and their mixtures."""
+    rng = np.random.default_rng(seed)
+    sources = np.hstack([rng.laplace(size=(n_samples, 3)), rng.standard_normal((n_samples, 2))])
+    return sources[:, :3], sources @ rng.standard_normal((5, 5)).T
+
+
+def test_a_gaussian_rest_is_left_out_and_not_mixed_in():
+    n_right = 0
+    for seed in range(6):
+        sources, samples = gaussian_rest(seed)
+        model = ICA("auto", noise=None, random_state=0).fit(samples)
+        selection = model.selection_
+        assert selection.n_directions == 5
+        assert model.n_components_ == selection.n_components >= 3
+        found = np.corrcoef(model.transform(samples).T, sources.T)[:-3, -3:]
+        assert np.abs(found).max(axis=0).min() > 0.995
+        n_right += selection.n_components == 3
+    # One of the two Gaussian sources passes for another in a tenth of the cases (3 of 30).
+    assert n_right >= 5
+    assert "2 directions is Gaussian" in selection.reason
+    ends = model.intervals(samples, n_resamples=20, n_groups=20)["mixing"]
+    assert (ends.low < model.mixing_).all()
+    assert (model.mixing_ < ends.high).all()
+
+
+def test_a_stream_keeps_the_sources_that_were_selected():
+    _, samples = gaussian_rest(0, 60_000)
+    stream = ICA("auto", noise=None, random_state=0)
+    for part in np.array_split(samples, 2):
+        stream.partial_fit(part)
+    whole = ICA("auto", noise=None, random_state=0).fit(samples)
+    assert stream.n_components_ == whole.n_components_ == 3
+    assert amari_distance(stream.components_ @ whole.mixing_, np.eye(3)) < 0.05
+
+
+def test_gaussian_samples_have_no_source_worth_the_name():
+    rng = np.random.default_rng(0)
+    noise, series = rng.standard_normal((4000, 4)), rng.standard_normal((6000, 3))
+    for t in range(1, len(series)):
+        series[t] += 0.9 * series[t - 1]
+    for samples in (noise, series):
+        model = ICA("auto", noise=None, random_state=0).fit(samples)
+        assert model.n_components_ == 1
+        assert model.selection_.choices["medium"] == 0
+        assert model.certificate_.verdict != "stable"
+
+
 def test_another_algorithm_can_diagonalize():
     made = make_ica(20_000, 4, 4, sources="laplace", random_state=0)
     model = ICA(algorithm=PowerMethod(), refine=0, noise=None, random_state=0).fit(made.samples)

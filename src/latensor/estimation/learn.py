@@ -155,13 +155,17 @@ class Model(Generic[State]):
         """The number of components where it is left to the data, with the evidence; else None.
 
         `latensor.estimation.halves.select_by_halves` finds it for every model with a likelihood.
-        `learn` fits `with_count` of it and keeps the evidence as "selection" in the frame.
+        `learn` fits `with_selection` of it and keeps the evidence as "selection" in the frame.
         """
         return None
 
     def with_count(self, count: int) -> Self:
         """The same settings with a number of components."""
         return replace(self, n_components=count)  # type: ignore[type-var]
+
+    def with_selection(self, selection: Selection) -> Self:
+        """The settings of what was selected."""
+        return self.with_count(selection.n_components)
 
     def log_density(self, frame: Frame, state: State, units: Batch) -> Array:
         """Log p(x, j) (n, k) of every unit and component."""
@@ -329,7 +333,7 @@ def learn(
     """
     selection = model.select(run, effort)
     if selection is not None:
-        model = model.with_count(selection.n_components)
+        model = model.with_selection(selection)
     frame = model.survey(run, streaming)
     if selection is not None:
         frame = replace(frame, values={**frame.values, "selection": selection})

@@ -36,8 +36,8 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
 
     Parameters
     ----------
-    n_components : int, None (all directions in which the data varies) or "auto": the fewest
-        sources whose remainder is noise; at most 64
+    n_components : int, None (all directions in which the data varies) or "auto": the sources that
+        are not Gaussian in samples which did not find them (`selection_`); at most 64
     noise : "gaussian", or None for sensors without noise
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
     refine : "auto", or the number of passes of the refinement; 0 for moments only
@@ -50,12 +50,14 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
     mixing_ : (d, k), A; columns by decreasing length, their entry of largest magnitude positive;
         components_ @ mixing_ is the identity
     mean_ : (d,)
-    whitening_ : (k, d), coordinates of unit signal; components_ combines its rows, nearly by a
+    whitening_ : (k', d), coordinates of unit signal, k' = k but for a Gaussian rest that "auto"
+        leaves; components_ combines its rows, nearly by a
         rotation: independent sources are not quite uncorrelated in a sample
     noise_variance_ : (k,), noise in every source; NaN where its covariance is unknown
     kurtosis_ : (k,), excess kurtosis of every source
     n_components_, n_iter_ : int
     certificate_ : ICACertificate; names the sources that are not identifiable
+    selection_ : SourceCount, where n_components="auto"
 
     Notes
     -----

@@ -12,9 +12,11 @@ from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.base import component_order
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.learn import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
+from latensor.models.ica.count import SourceCount, choose_sources
 from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.read_off import Unmixing, read_off, read_off_of_kind
 from latensor.models.ica.refinement import Refiner
@@ -53,6 +55,14 @@ class ICAModel(Model[Unmixing]):
     epsilon: float
     sample_limit: int
     pilot_size: ClassVar[int] = 20_000
+
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        return choose_sources(run, self, effort) if self.n_components == "auto" else None
+
+    def with_selection(self, selection: Selection) -> ICAModel:
+        """Samples are unmixed along all directions: a Gaussian rest is part of the mixture."""
+        assert isinstance(selection, SourceCount)
+        return self.with_count(selection.n_directions)
 
     def check_streaming(self) -> None:
         self._width()
@@ -174,8 +184,8 @@ class ICAModel(Model[Unmixing]):
         if "kind" in frame.values:
             kind, count = frame["kind"], frame["count"]
             return Answer(read_off_of_kind(moment, count, kind, rng, self.algorithm))
-        seen = self.spectrum(known)
-        count = self.count(known, seen)
+        seen, chosen = self.spectrum(known), frame.values.get("selection")
+        count = self.count(known, seen) if chosen is None else chosen.n_directions
         if count > moment.basis.shape[1]:
             raise InvalidInputError(
                 f"the stream keeps {moment.basis.shape[1]} directions, {count} sources were "
@@ -194,8 +204,13 @@ class ICAModel(Model[Unmixing]):
         return Refiner(self, run, answer).refined()
 
     def order(self, frame: Frame, state: Unmixing) -> Array:
-        state = self.signed(state)
-        return component_order(np.linalg.norm(state.mixing, axis=0), state.mixing.T)
+        """The fixed order of the sources that are kept."""
+        state, chosen = self.signed(state), frame.values.get("selection")
+        order = component_order(np.linalg.norm(state.mixing, axis=0), state.mixing.T)
+        if chosen is None or chosen.directions is None:
+            return np.asarray(order)
+        kept = linear_sum_assignment(-np.abs(chosen.directions @ state.mixing))[1]
+        return np.asarray([j for j in order if j in kept])
 
     def signed(self, state: Unmixing) -> Unmixing:
         """The sources with the sign that makes the largest entry of their mixing positive."""

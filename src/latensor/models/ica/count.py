@@ -1,0 +1,163 @@
+"""How many sources: those that are not Gaussian in samples that did not find them.
+
+The covariance says how many directions hold more than noise. Both halves of the samples, blocks
+in time, are unmixed along these. A source counts where its two estimates agree (squared
+correlation above 1/2) and where neither is Gaussian on the half that the other was found in:
+unmixing looks for what is not Gaussian, and finds some in any sample it may choose from. With the
+central moments m_q of n samples and autocovariances g(t) (Lobato and Velasco 2004),
+
+    G = n m_3^2 / (6 sum_t g(t)^3) + n (m_4 - 3 m_2^2)^2 / (24 sum_t g(t)^4)
+
+is chi-squared with 2 degrees of freedom for a Gaussian process, and the sum of both halves with 4.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import chi2
+
+from latensor.arrays import Array, one_blas_thread
+from latensor.estimation.halves import UNITS
+from latensor.estimation.learn import Effort, learn
+from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.moments.batch import Batch
+from latensor.moments.row_sums import CovarianceSums, centre_of
+from latensor.moments.unit_sample import Sample
+from latensor.value_files import storable
+
+if TYPE_CHECKING:
+    from latensor.models.ica.model import ICAModel
+
+# Blocks of samples in time, every other one in the same half.
+_BLOCKS = 20
+# How often any of Gaussian sources is taken for another one.
+_LEVEL = 0.05
+# The squared correlation above which two estimates are more alike than not.
+_ALIKE = 0.5
+
+
+@storable
+@dataclass(frozen=True)
+class SourceCount(Selection):
+    """A number of sources and what spoke for it.
+
+    Attributes
+    ----------
+    n_components : int, sources that are kept
+    reason : str, in one sentence
+    n_directions : int, along which samples are unmixed
+    directions : (n_components, d), the unmixing of the sources kept, as one half found it
+    statistics : (n_directions,), G of every source
+    correlations : (n_directions,), squared, of its estimates from the two halves
+    """
+
+    n_directions: int = 0
+    directions: Any = None
+    statistics: Any = None
+    correlations: Any = None
+
+    def __str__(self) -> str:
+        rows = (
+            f"  not Gaussian by {value:10.4g}   squared correlation of halves {alike:.3f}"
+            for value, alike in zip(self.statistics, self.correlations, strict=True)
+        )
+        return "\n".join([f"{self.n_components} sources: {self.reason}", *rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, lists and strings."""
+        return {
+            **super().to_dict(),
+            "n_directions": self.n_directions,
+            "statistics": [float(v) for v in self.statistics],
+            "correlations": [float(v) for v in self.correlations],
+        }
+
+
+def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
+    """The sources that both halves find and that are not Gaussian.
+
+    Parameters
+    ----------
+    run : the samples; up to 20,000 of them are looked at
+    model : with n_components "auto"
+    effort : how far fits of the halves go
+    """
+    units = run.fold("number of sources", Sample(UNITS, run.seed)).in_order()
+    inside = run.on(units)
+    known = inside.fold("number of sources", CovarianceSums(centre_of(units))).finalize()
+    count = model.count(known, model.spectrum(known))
+    first = np.arange(len(units)) * _BLOCKS // len(units) % 2 == 0
+    parts = [units.take(np.flatnonzero(chosen)) for chosen in (first, ~first)]
+    candidate = replace(model, n_components=count)
+    try:
+        fits = [learn(run.on(part), candidate, effort).answer.state for part in parts]
+    except (NotIdentifiableError, InvalidInputError, np.linalg.LinAlgError):
+        reason = "halves of the samples cannot be unmixed: all directions above the noise are kept"
+        none = np.full(count, np.nan)
+        return SourceCount(
+            count, reason, n_directions=count, directions=None, statistics=none, correlations=none
+        )
+    with one_blas_thread():
+        rows = np.asarray(units.rows, dtype=np.float64) - known.mean
+        one, other = (rows @ fit.unmixing.T for fit in fits if fit is not None)
+    cosines = _correlations(one, other, units.weights)
+    partner = linear_sum_assignment(-(cosines**2))[1]
+    other = other[:, partner]
+    alike = cosines[np.arange(count), partner] ** 2
+    values = _statistic(one[~first], parts[1]) + _statistic(other[first], parts[0])
+    chosen = (chi2.sf(values, 4) < _LEVEL / count) & (alike > _ALIKE)
+    return _counted(fits[0].unmixing, values, alike, chosen)  # type: ignore[union-attr]
+
+
+def _counted(unmixing: Array, values: Array, alike: Array, chosen: Array) -> SourceCount:
+    found, count = int(chosen.sum()), len(chosen)
+    reason = "each is not Gaussian, and like its estimate, in the half that did not find it"
+    if found < count:
+        reason += f"; a remainder of {count - found} directions is Gaussian as far as these tell"
+    if found == 0:
+        reason = "no source is clearly not Gaussian: one is kept that is as good as any"
+        chosen = np.arange(count) == np.argmax(values)
+    return SourceCount(
+        max(found, 1),
+        reason,
+        {"small": found, "medium": found, "large": count},
+        n_fits=2,
+        n_directions=count,
+        directions=unmixing[chosen],
+        statistics=values,
+        correlations=alike,
+    )
+
+
+def _correlations(one: Array, other: Array, weights: Array) -> Array:
+    """Correlations (k, k) of the columns of two arrays."""
+    weights = (weights / weights.sum())[:, None]
+    scaled = []
+    for values in (one, other):
+        centred = (values - (weights * values).sum(axis=0)) * np.sqrt(weights)
+        norms = np.linalg.norm(centred, axis=0)
+        scaled.append(centred / np.where(norms > 0, norms, 1.0))
+    return np.asarray(scaled[0].T @ scaled[1])
+
+
+def _statistic(series: Array, part: Batch) -> Array:
+    """G (k,) of series (n, k) in the order of time."""
+    weights = (part.weights / part.weight)[:, None]
+    centred = series - (weights * series).sum(axis=0)
+    # In units of the standard deviation: nothing over- or underflows.
+    spread = np.sqrt((weights * centred**2).sum(axis=0))
+    centred = centred / np.where(spread > 0, spread, 1.0)
+    third, fourth = ((weights * centred**q).sum(axis=0) for q in (3, 4))
+    length = 1 << int(2 * len(series)).bit_length()
+    power = np.abs(np.fft.rfft(centred, length, axis=0)) ** 2
+    lags = np.fft.irfft(power, length, axis=0)[: len(series)] / len(series)
+    lags = lags[1:] / np.maximum(lags[0], np.finfo(float).tiny)
+    cubes, squares = (1 + 2 * (lags**q).sum(axis=0) for q in (3, 4))
+    skewed = third**2 / (6 * np.maximum(cubes, 1.0))
+    return np.asarray(part.weight * (skewed + (fourth - 3) ** 2 / (24 * squares)))
