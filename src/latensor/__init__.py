@@ -24,6 +24,7 @@ _HOMES = {
         "decompose",
         "parafac2",
         "robust_pca",
+        "tensor_pca",
         "tensor_train",
         "tucker",
     ),

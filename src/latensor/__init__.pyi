@@ -20,6 +20,7 @@ from latensor.decomposition import constraints as constraints
 from latensor.decomposition import decompose as decompose
 from latensor.decomposition import parafac2 as parafac2
 from latensor.decomposition import robust_pca as robust_pca
+from latensor.decomposition import tensor_pca as tensor_pca
 from latensor.decomposition import tensor_train as tensor_train
 from latensor.decomposition import tucker as tucker
 from latensor.diagnostics import certify as certify

@@ -20,6 +20,7 @@ from latensor.decomposition.optimize.iteration import Progress
 from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.robust import RobustDecomposition, robust_pca
+from latensor.decomposition.tensor_pca import TensorPCA, tensor_pca
 from latensor.decomposition.tensor_train import tensor_train
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
 
@@ -54,11 +55,13 @@ __all__ = [
     "Status",
     "SymmetricLeastSquares",
     "SymmetricSpectral",
+    "TensorPCA",
     "TuckerDecomposition",
     "constraints",
     "decompose",
     "parafac2",
     "robust_pca",
+    "tensor_pca",
     "tensor_train",
     "tucker",
 ]
