@@ -7,6 +7,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-topics bench-topics-stream bench-mixtures
+.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
+	bench-regression bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -68,6 +70,9 @@ bench-slices: $(VENV)/.installed-dev  ## PARAFAC2 and tensor trains beside Tenso
 
 bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 	$(BIN)/python -m benchmarks.matrices
+
+bench-regression: $(VENV)/.installed-dev  ## CP and Tucker regression beside TensorLy and scikit-learn
+	$(BIN)/python -m benchmarks.regression
 
 $(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[bench-topics]"

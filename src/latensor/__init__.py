@@ -41,6 +41,8 @@ _HOMES = {
     ),
     "models": (
         "CCA",
+        "CPPLS",
+        "CPClassifier",
         "CPRegressor",
         "CategoricalHMM",
         "DiagonalGaussianMixture",
@@ -57,6 +59,7 @@ _HOMES = {
         "SingleTopic",
         "SphericalGaussianMixture",
         "TensorShape",
+        "TuckerClassifier",
         "TuckerRegressor",
         "load",
     ),

@@ -31,9 +31,11 @@ from latensor.exceptions import InvalidInputError as InvalidInputError
 from latensor.exceptions import NotIdentifiableError as NotIdentifiableError
 from latensor.exceptions import RankDeficientError as RankDeficientError
 from latensor.models import CCA as CCA
+from latensor.models import CPPLS as CPPLS
 from latensor.models import ICA as ICA
 from latensor.models import PCA as PCA
 from latensor.models import CategoricalHMM as CategoricalHMM
+from latensor.models import CPClassifier as CPClassifier
 from latensor.models import CPRegressor as CPRegressor
 from latensor.models import DiagonalGaussianMixture as DiagonalGaussianMixture
 from latensor.models import GaussianHMM as GaussianHMM
@@ -47,6 +49,7 @@ from latensor.models import ProductMixture as ProductMixture
 from latensor.models import SingleTopic as SingleTopic
 from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
 from latensor.models import TensorShape as TensorShape
+from latensor.models import TuckerClassifier as TuckerClassifier
 from latensor.models import TuckerRegressor as TuckerRegressor
 from latensor.models import load as load
 from latensor.sources import read_documents as read_documents

@@ -12,6 +12,8 @@ from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.networks.noisy_or import NoisyOrNetwork
+from latensor.models.regression.classifiers import CPClassifier, TuckerClassifier
+from latensor.models.regression.partial_least_squares import CPPLS
 from latensor.models.regression.regressors import CPRegressor, TuckerRegressor
 from latensor.models.regression.tensor_shape import TensorShape
 from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
@@ -21,8 +23,10 @@ from latensor.models.views.multi_view import MultiViewMixture
 
 __all__ = [
     "CCA",
+    "CPPLS",
     "ICA",
     "PCA",
+    "CPClassifier",
     "CPRegressor",
     "CategoricalHMM",
     "DiagonalGaussianMixture",
@@ -37,6 +41,7 @@ __all__ = [
     "SingleTopic",
     "SphericalGaussianMixture",
     "TensorShape",
+    "TuckerClassifier",
     "TuckerRegressor",
     "load",
 ]

@@ -229,7 +229,13 @@ def _scale(mean_square: float) -> float:
 
 
 def regression_of_rows(
-    rows: Any, targets: Array, weights: Array, dims: tuple[int, ...], *, intercept: bool
+    rows: Any,
+    targets: Array,
+    weights: Array,
+    dims: tuple[int, ...],
+    *,
+    intercept: bool,
+    rooted: bool = True,
 ) -> Regression:
     """Rows (n, D), dense or CSR, as they are.
 
@@ -240,10 +246,11 @@ def regression_of_rows(
     weights : (n,), above zero
     dims : d_1, .., d_N
     intercept : bool, whether to subtract the means
+    rooted : bool, whether rows and targets are multiplied by the roots of the weights, as for
+        squares; other losses weight what they make of a row
     """
     total, size = float(weights.sum()), math.prod(dims)
-    plain = bool((weights == 1).all())
-    roots = np.sqrt(weights)
+    roots = np.sqrt(weights) if rooted else np.ones(len(weights))
     targets = np.asarray(targets, dtype=np.float64)
     y_mean = weights @ targets / total if intercept else np.zeros(targets.shape[1])
     centred = (targets - y_mean) * roots[:, None]
@@ -259,10 +266,9 @@ def regression_of_rows(
     else:
         x_mean = weights @ rows / total if intercept else np.zeros(size)
         values = np.asarray(rows - x_mean, dtype=np.float64)
-        if not plain:
-            values *= roots[:, None]
-        x_scale = _scale(float(np.vdot(values, values)) / (total * size))
-        values /= x_scale
+        squares = float(weights @ np.einsum("ij,ij->i", values, values))
+        x_scale = _scale(squares / (total * size))
+        values *= (roots / x_scale)[:, None]
         design = DenseDesign(np.ascontiguousarray(values).reshape(-1, *dims), roots)
     return Regression(design, centred / y_scale, 0.0, total, x_mean, y_mean, x_scale, y_scale)
 

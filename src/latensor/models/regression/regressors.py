@@ -266,7 +266,7 @@ class CPRegressor(TensorRegressor):
         rank: int | str = 1,
         *,
         alpha: float | str = "auto",
-        penalty: str = "weights",
+        penalty: str = "auto",
         fit_intercept: bool = True,
         shape: Any = None,
         max_rank: int = 8,
@@ -297,9 +297,7 @@ class TuckerRegressor(TensorRegressor):
     Parameters
     ----------
     ranks : int, one per mode of a sample, or "auto": equal ranks by cross-validation
-    alpha, fit_intercept, shape, max_rank, max_iter, tol : as for `CPRegressor`
-    penalty : as for `CPRegressor`, but "auto" by default: cores often have directions that carry
-        little, which the penalty on factors removes
+    alpha, penalty, fit_intercept, shape, max_rank, max_iter, tol : as for `CPRegressor`
 
     Attributes
     ----------

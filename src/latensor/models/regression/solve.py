@@ -171,11 +171,11 @@ def degrees_of_freedom(loss: Loss, fitted: Fitted[W], ridge: Ridge) -> float:
     gram, _ = loss.normal(fitted.weights, fitted.at, fitted.intercepts)
     whole = gram.copy()
     whole[:p, :p] += ridge.curvature(fitted.weights)
-    values, vectors = np.linalg.eigh(whole)
-    # Parameters that change no weight have no curvature.
-    kept = values > 1e-10 * max(float(values[-1]), np.finfo(float).tiny)
-    directions = vectors[:, kept]
-    return float(np.einsum("ij,ij,j->", directions, gram @ directions, 1 / values[kept]))
+    # Parameters that change no weight have no curvature, and count nothing.
+    shift = 1e-10 * float(np.trace(whole)) / len(whole) or 1.0
+    whole[np.diag_indices_from(whole)] += shift
+    factor = scipy.linalg.cho_factor(whole, check_finite=False)
+    return float(np.trace(scipy.linalg.cho_solve(factor, gram, check_finite=False)))
 
 
 @dataclass(frozen=True)
