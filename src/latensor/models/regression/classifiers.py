@@ -14,7 +14,6 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 from latensor.arrays import is_array, like, to_host
 from latensor.estimation import Choice, Interval, check_parameters, host_dtype, read_weights
 from latensor.estimation.files import SavedEstimator
-from latensor.estimation.row_input import on_host
 from latensor.exceptions import InvalidInputError, warn_caller
 from latensor.models.regression.base import (
     PARAMETERS,
@@ -32,7 +31,7 @@ from latensor.models.regression.class_path import (
     select_class_rank,
 )
 from latensor.models.regression.fit import Rank
-from latensor.models.regression.tensor_input import read_tensor_rows
+from latensor.models.regression.tensor_input import host_rows, read_tensor_rows
 
 
 class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimator):  # type: ignore[misc]
@@ -85,7 +84,7 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
                 f"X has {rows.shape[0]} samples but y has {len(labels)}: give one label per sample"
             )
         self._dtype = host_dtype(rows)
-        host = on_host(self, rows)
+        host = host_rows(self, rows)
         known = np.ones(len(labels)) if weights is None else weights
         classes, codes = np.unique(labels, return_inverse=True)
         used = np.flatnonzero(known > 0)
@@ -128,7 +127,7 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
     def _logits(self, X: object) -> tuple[Any, Any]:
         check_is_fitted(self)
         rows = read_tensor_rows(self, X, reset=False)
-        host = on_host(self, rows)
+        host = host_rows(self, rows)
         weights = dense_weights(self.coef_, self.n_features_in_)
         return np.asarray(host @ weights) + self.intercept_, rows
 

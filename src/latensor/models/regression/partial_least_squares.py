@@ -13,10 +13,14 @@ from latensor.arrays import Array, is_array, to_host
 from latensor.decomposition.decompose import decompose
 from latensor.estimation import Interval, check_parameters, host_dtype, in_library_of, read_samples
 from latensor.estimation.files import SavedEstimator
-from latensor.estimation.row_input import on_host
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.base import ReadsShape
-from latensor.models.regression.tensor_input import check_dims, flattened, read_tensor_rows
+from latensor.models.regression.tensor_input import (
+    check_dims,
+    flattened,
+    host_rows,
+    read_tensor_rows,
+)
 
 
 class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEstimator):  # type: ignore[misc]
@@ -139,7 +143,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
             )
         self._flat = (y.ndim if hasattr(y, "ndim") else np.asarray(y).ndim) == 1
         self._dtype = host_dtype(rows)
-        host = (np.asarray(on_host(self, a), dtype=np.float64) for a in (rows, targets))
+        host = (np.asarray(host_rows(self, a), dtype=np.float64) for a in (rows, targets))
         first, second = host
         return first, second
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import Array, is_array
+from latensor.arrays import Array, is_array, to_host
 from latensor.estimation import read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.sources.pairs import PairReader
@@ -108,6 +108,18 @@ def read_tensor_rows(estimator: Any, X: object, *, reset: bool) -> Array:
     if reset:
         estimator._dims = dims
     return array
+
+
+def host_rows(estimator: Any, rows: Array) -> Any:
+    """Rows on the host: NumPy, or CSR where the estimator takes sparse rows."""
+    if not scipy.sparse.issparse(rows):
+        return np.asarray(to_host(rows))
+    if not estimator._takes_sparse:
+        raise InvalidInputError(
+            f"{type(estimator).__name__} needs dense data, X is sparse of shape {rows.shape}: "
+            "give X.toarray()"
+        )
+    return scipy.sparse.csr_array(rows)
 
 
 def is_targeted(value: Any) -> bool:
