@@ -30,15 +30,25 @@ storable(fields=("coordinates", "values", "shape"))(SparseTensor)
 
 @storable
 class Status(Enum):
-    """Why an algorithm ended; the text says what to try next."""
+    """Why an algorithm ended; the text says what to try next.
+
+    CONVERGED is said of a least-squares fit where a Gauss-Newton step of all factors at once,
+    without damping and within the bounds of nonnegative factors, promises so little that 50 such
+    steps would lower the squared residual by less than 50 `tol` of it; of fits without such a
+    model (Tucker, PARAFAC2, other constraints, the alternating symmetric fit) where the decreases
+    of the sweeps, continued geometrically, sum up to less; of the power method and of joint
+    diagonalization where their own iterations came to rest. It is never said where components
+    grow and cancel each other, and the residual has an infimum but no minimum.
+    """
 
     CONVERGED = "converged: further steps no longer lower the residual by more than `tol`"
     TARGET_REACHED = (
         "the residual reached `target`; raise no limit, lower `target` for a closer fit"
     )
     MAX_ITER = (
-        "stopped at `max_iter` before meeting `tol`: raise `max_iter`, pass this result as `init`, "
-        "or use algorithm='auto', which escapes slow regions"
+        "stopped at `max_iter`, or where steps got slow, with something left to gain: raise "
+        "`max_iter` or pass this result as `init`; where components grow and cancel each other no "
+        "best fit exists: lower the rank, or give a `ridge` or `nonnegative`"
     )
     STOPPED = "stopped by the callback; pass this result as `init` to continue"
     UNCONFIRMED = (

@@ -177,6 +177,10 @@ def stated_loss(problem: Problem, factors: Sequence[Array], loss: float) -> floa
     if prod(problem.shape) > _EXPLICIT and problem.epsilon < 1e-10:
         return loss
     explicit = problem.explicit_loss(factors)
+    if explicit is None and isinstance(problem, ContractibleProblem):
+        whole = problem.project([None] * len(problem.shape))
+        hosts = [widened(to_host(factor)) for factor in factors]
+        explicit = DenseProblem(whole).explicit_loss(hosts) if whole.size <= _EXPLICIT else None
     return loss if explicit is None else explicit
 
 

@@ -4,25 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from math import prod
 
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
-from latensor.decomposition.optimize.iteration import (
-    CONVERGED_STEPS,
-    Callback,
-    Monitor,
-    StoppingRule,
-    iterate,
-)
-from latensor.decomposition.optimize.levenberg_marquardt import promised_gain
+from latensor.decomposition.optimize.convergence import has_converged
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.masked import Observed, observe, refuse_too_few_entries
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
 from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, Problem
 from latensor.decomposition.optimize.starts import leading_start, random_start
 from latensor.decomposition.optimize.sweeps import Sweeps, balanced
-from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
@@ -123,18 +118,18 @@ class AlternatingLeastSquares:
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
         step = sweeps.extrapolated if self.extrapolate else sweeps.sweep
         assemble = assembler(data.reference, fixed)
-        point, status = sweeps.start(factors), Status.MAX_ITER
-        patience = 3
-        while monitor.ended is None:
-            rule = StoppingRule(self.tol, self.max_iter, patience, floor)
-            point, status = iterate(step, point, rule, monitor, assemble)
-            if nonnegative or point.loss <= floor or monitor.ended is not None:
-                break
-            # Sweeps in a swamp are slow long before the end: only the Gauss-Newton model knows.
-            gain = promised_gain(problem, point.factors, self.ridge, fixed)
-            if gain <= max(CONVERGED_STEPS * self.tol * point.loss, floor):
-                break
-            patience = 2 * patience
+        proof = partial(
+            has_converged,
+            problem,
+            tol=self.tol,
+            ridge=self.ridge,
+            fixed=fixed,
+            nonnegative=nonnegative,
+        )
+        rule = StoppingRule(
+            self.tol, self.max_iter, 3, floor, proof=lambda p: proof(p.factors), persistent=True
+        )
+        point, status = iterate(step, sweeps.start(factors), rule, monitor, assemble)
         loss = point.loss
         if self.ridge:
             loss -= self.ridge * sum(float(np.linalg.norm(to_host(f))) ** 2 for f in point.factors)

@@ -87,7 +87,7 @@ class GaussNewton:
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
         model = FreeFactors(problem)
         steps = LevenbergMarquardt(model, self.tol, floor=floor, max_inner=self.max_inner)
-        rule = StoppingRule(self.tol, self.max_iter, 2, floor)
+        rule = StoppingRule(self.tol, self.max_iter, 2, floor, proof=steps.converged)
         point, status = iterate(
             steps.step,
             steps.start(model.stack(factors)),

@@ -14,6 +14,7 @@ import numpy as np
 from latensor.arrays import check_positive_int, machine_epsilon
 from latensor.decomposition.algorithms.pencils import separate
 from latensor.decomposition.algorithms.symmetric import refuse_nonfinite_tensor, relative_residual
+from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.starts import rank_one_rows
@@ -113,6 +114,10 @@ class SimultaneousDiagonalization:
                 point, status = _challenged(sweeps, point, status, rule, solve)
                 if point is not refined:
                     monitor.record(point.loss, lambda: put_together(point))
+        if status is Status.CONVERGED and not has_converged(
+            problem, point.factors, self.tol, base=base
+        ):
+            status = Status.MAX_ITER
         model = put_together(point)
         history = np.array(monitor.history)
         return Decomposition(model, relative_residual(data, model), len(history), status, history)

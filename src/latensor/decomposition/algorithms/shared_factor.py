@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -123,6 +123,7 @@ class SharedFactor:
         steps = LevenbergMarquardt(
             SharedRows(problem, fit.signs), rule.tol, floor=rule.floor, max_inner=self.max_inner
         )
+        rule = replace(rule, proof=steps.converged)
 
         def as_fit(point: Any) -> SharedFit:
             return SharedFit(point.parameters, fit.signs, point.loss)

@@ -119,7 +119,9 @@ class SymmetricLeastSquares:
             return replace(ahead, loss=best[0].loss)
 
         floor = (10 * machine_epsilon(data.reference)) ** 2 * problem.squared_norm
-        rule = StoppingRule(self.tol, self.max_iter, _PATIENCE, floor=floor)
+        rule = StoppingRule(
+            self.tol, self.max_iter, _PATIENCE, floor=floor, proof="extrapolation", persistent=True
+        )
         _, status = iterate(step, state, rule, monitor, assemble)
         model = assemble(best[0])
         history = np.array(monitor.history)

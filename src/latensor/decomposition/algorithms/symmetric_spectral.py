@@ -150,10 +150,13 @@ class SymmetricSpectral:
             return point, ended
         rule = StoppingRule(self.tol, self.refine, patience=2, floor=floor)
         if self.refine and point.vectors.shape[1] <= _LARGEST_NEWTON and point.loss > floor:
-            return iterate(core.step, point, rule, monitor, assemble)
-        if self.refine and point.loss > floor:
-            return self._sweep(core, point, rule, monitor, assemble)
-        return point, Status.CONVERGED
+            point, ended = iterate(core.step, point, rule, monitor, assemble)
+        elif self.refine and point.loss > floor:
+            point, ended = self._sweep(core, point, rule, monitor, assemble)
+        if ended is None or ended is Status.CONVERGED:
+            done = core.converged(point, self.tol, monitor.base, floor)
+            ended = Status.CONVERGED if done else Status.MAX_ITER
+        return point, ended
 
     def _trials(
         self, core: SymmetricCore, rng: np.random.Generator, floor: float

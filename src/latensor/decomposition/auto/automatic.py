@@ -161,11 +161,14 @@ class Automatic:
         rows: Sequence[Array],
         constraints: Constraints,
         monitor: Monitor,
+        trial: bool = False,
     ) -> Fit:
         tol = min(self.tol, _CONSTRAINED_TOL)
         limit = _CONSTRAINED_ITERATIONS if self.max_iter is None else self.max_iter
         native = [problem.native(row) for row in rows]
-        return fit_constrained(problem, native, constraints, tol, limit, monitor, data.reference)
+        return fit_constrained(
+            problem, native, constraints, tol, limit, monitor, data.reference, trial
+        )
 
     def _observed(
         self,
@@ -178,18 +181,21 @@ class Automatic:
     ) -> Fit:
         """A fit over observed entries: the best of several starts, until two agree."""
         starts = observed_starts(observed, rank, constraints, rng)
-        first = self._fit(data, observed, next(starts), constraints, monitor)
+        first = self._fit(data, observed, next(starts), constraints, monitor, trial=True)
         if monitor.ended is not None:
             return first
 
         def others() -> Iterator[Fit]:
             for rows in islice(starts, _OBSERVED_STARTS - 1):
                 silent = Monitor(observed.squared_norm, self.target, self.max_iter)
-                yield self._fit(data, observed, rows, constraints, silent)
+                yield self._fit(data, observed, rows, constraints, silent, trial=True)
 
         enough = max(EXACT * observed.squared_norm, monitor.target_loss())
         found = Multistart(_SAME_OPTIMUM, 2, enough=enough).search(first, others())
-        best = self._bounded(data, observed, found.state, constraints)
+        best = found.state
+        if constraints.nonnegative and best.loss > enough:
+            best = self._fit(data, observed, best.factors, constraints, monitor)
+        best = self._bounded(data, observed, best, constraints)
         if best is not first:
             monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
         if not found.agreements and best.loss > enough:

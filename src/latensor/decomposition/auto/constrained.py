@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Fit
-from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.convergence import has_converged
+from latensor.decomposition.optimize.iteration import (
+    CONVERGED_PROMISE,
+    Monitor,
+    StoppingRule,
+    iterate,
+)
 from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.sweeps import Sweeps
@@ -42,18 +49,33 @@ def fit_constrained(
     max_iter: int,
     monitor: Monitor,
     reference: Array,
+    trial: bool = False,
 ) -> Fit:
     """The local optimum that a start leads to; its loss has the penalty in it.
 
     Extrapolated sweeps keep signs; without signs Levenberg-Marquardt takes over where they get
-    slow, and says when nothing is left to gain.
+    slow, and says when nothing is left to gain. A trial under signs ends where sweeps get slow.
     """
     ridge, fixed = constraints.ridge, constraints.fixed
     modes = constraints.free(len(problem.shape))
     sweeps = Sweeps(problem, modes, ridge, constraints.nonnegative)
     floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
     signed = bool(constraints.nonnegative)
-    rule = StoppingRule(tol if signed else _SLOW, max_iter, 3 if signed else 2, floor)
+    rule = StoppingRule(_SLOW, max_iter, 2, floor)
+    if signed and trial:
+        rule = StoppingRule(tol, max_iter, 3, floor)
+    elif signed:
+        proof = partial(
+            has_converged,
+            problem,
+            tol=tol,
+            ridge=ridge,
+            fixed=fixed,
+            nonnegative=constraints.nonnegative,
+        )
+        rule = StoppingRule(
+            tol, max_iter, 3, floor, proof=lambda p: proof(p.factors), persistent=True
+        )
 
     def give(factors: Sequence[Array]) -> CPTensor:
         return assemble(reference, factors, fixed)
@@ -64,8 +86,14 @@ def fit_constrained(
     if signed or monitor.ended is not None or fit.loss <= floor:
         return fit
     model = FreeFactors(problem, ridge, fixed)
-    steps = LevenbergMarquardt(model, tol, floor=floor)
-    rule = replace(rule, tol=tol, max_iter=min(max_iter, _MOST_STEPS), patience=2)
+    steps = LevenbergMarquardt(model, CONVERGED_PROMISE * tol, floor=floor)
+    rule = replace(
+        rule,
+        tol=steps.tol,
+        max_iter=min(max_iter, _MOST_STEPS),
+        patience=2,
+        proof=steps.converged,
+    )
     reached, status = iterate(
         steps.step,
         steps.start(model.stack(fit.factors)),

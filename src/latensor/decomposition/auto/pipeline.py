@@ -15,10 +15,11 @@ import numpy as np
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.decomposition.algorithms.als import compress, random_factors
-from latensor.decomposition.auto.converge import converge, descend, judged
+from latensor.decomposition.auto.converge import converge, descend
 from latensor.decomposition.auto.core import EXACT, Core, Fit, NoiseFloor
 from latensor.decomposition.auto.initialize import initialize
 from latensor.decomposition.auto.search import improved
+from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, widened
 from latensor.decomposition.optimize.starts import overdetermined, parameters
@@ -235,6 +236,6 @@ def fit_uncompressed(task: Task) -> Fit:
     give = assembler(task.data.reference)
     point, status = iterate(sweeps.extrapolated, start, rule, task.monitor, give)
     fit = Fit(point.factors, point.loss, status)
-    if status is Status.CONVERGED:
-        return replace(fit, status=judged(problem, fit, task.tol))
+    if status is Status.CONVERGED and not has_converged(problem, fit.factors, task.tol):
+        return replace(fit, status=Status.MAX_ITER)
     return fit

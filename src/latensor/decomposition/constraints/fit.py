@@ -131,7 +131,9 @@ class ConstrainedFit:
         def assemble(state: _Point) -> CPTensor:
             return _assembled(reference, state.factors, by_mode)
 
-        rule = StoppingRule(self.tol, self.max_iter, 3, floor)
+        rule = StoppingRule(
+            self.tol, self.max_iter, 3, floor, proof="extrapolation", persistent=True
+        )
         point, status = iterate(sweeps.extrapolated, point, rule, monitor, assemble)
         residual = monitor.relative(point.loss - sweeps.penalty(point.factors))
         history = np.array(monitor.history)

@@ -10,15 +10,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import numpy as np
 
 from latensor.decomposition.result import Status
 from latensor.tensors.cp import CPTensor
 
-# CONVERGED means that so many further Gauss-Newton steps would gain less than `tol` each.
+# CONVERGED means that so many further Gauss-Newton steps would gain less than `tol` each. It is
+# said where one step without damping promises at most this fraction of `tol`: where the valley
+# bends, or the residual is large, later steps may gain a few times as much as the first promises.
 CONVERGED_STEPS = 50
+CONVERGED_PROMISE = 0.2
+# Steps whose gains are compared with those of as many before, to extrapolate what is left.
+_WINDOW = 5
 
 
 class State(Protocol):
@@ -119,6 +124,10 @@ class StoppingRule:
     patience : int, so many small decreases in a row end the stage: accelerated methods pause
     floor : float, loss below which rounding decides and nothing is left to gain
     plateau : float, loss above which small decreases do not count as convergence
+    proof : asked for a state whose decreases are small whether nothing is left to gain there,
+        without which the stage ends as MAX_ITER. None for trials, which small decreases end;
+        "extrapolation" where the decreases, continued geometrically, have to be small as well
+    persistent : bool, whether to go on, twice as patient, where the proof fails
     """
 
     tol: float
@@ -126,6 +135,8 @@ class StoppingRule:
     patience: int = 1
     floor: float = 0.0
     plateau: float = np.inf
+    proof: Callable[[Any], bool] | Literal["extrapolation"] | None = None
+    persistent: bool = False
 
 
 def iterate(
@@ -140,13 +151,15 @@ def iterate(
     Without a monitor the stage is a trial: nothing is recorded. Returns the last state and why
     the loop ended.
     """
-    slow = 0
+    slow, patience = 0, rule.patience
     if monitor is not None and monitor.ended is not None:
         return state, monitor.ended
     base = 0.0 if monitor is None else monitor.base
+    losses = [state.loss]
     for _ in range(rule.max_iter):
         before = state.loss
         state = step(state)
+        losses.append(state.loss)
         if monitor is not None and assemble is not None:
             current = state
             ended = monitor.record(state.loss, lambda s=current: assemble(s))  # type: ignore[misc]
@@ -156,6 +169,27 @@ def iterate(
             return state, Status.CONVERGED
         small = before - state.loss <= rule.tol * max(before + base, 0.0)
         slow = slow + 1 if small and state.loss <= rule.plateau else 0
-        if slow >= rule.patience:
-            return state, Status.CONVERGED
+        if slow >= patience:
+            if rule.proof == "extrapolation":
+                allowed = CONVERGED_STEPS * CONVERGED_PROMISE * rule.tol * (state.loss + base)
+                proved = _remaining(losses) <= allowed
+            else:
+                proved = rule.proof is None or rule.proof(state)
+            if proved:
+                return state, Status.CONVERGED
+            if not rule.persistent:
+                return state, Status.MAX_ITER
+            slow, patience = 0, 2 * patience
     return state, Status.MAX_ITER
+
+
+def _remaining(losses: list[float]) -> float:
+    """What is left to gain if gains go on falling as they did: the rest of a geometric series."""
+    window = min(_WINDOW, (len(losses) - 1) // 2)
+    if window == 0:
+        return np.inf
+    late = losses[-1 - window] - losses[-1]
+    early = losses[-1 - 2 * window] - losses[-1 - window]
+    if late <= 0.0:
+        return 0.0
+    return late * late / (early - late) if late < early else np.inf

@@ -13,6 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from latensor.decomposition.optimize.iteration import CONVERGED_PROMISE
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.problem import DenseProblem
+
 _ATTEMPTS = 8
 
 
@@ -79,6 +83,12 @@ class SymmetricCore:
         normal += np.einsum("ij,aj,bi->iajb", inner, vectors, vectors)
         gradient = vectors @ outer - self.images(vectors) * point.signs
         return normal.reshape(rank * size, rank * size), gradient.T.reshape(-1)
+
+    def converged(self, point: SymmetricPoint, tol: float, base: float, floor: float) -> bool:
+        """Whether nothing is left to gain at a point, by the quadratic model without damping."""
+        model = SharedRows(DenseProblem(self.array), point.signs)
+        steps = LevenbergMarquardt(model, CONVERGED_PROMISE * tol, base, floor)
+        return steps.converged(steps.start(np.ascontiguousarray(point.vectors.T)))
 
     def step(self, point: SymmetricPoint) -> SymmetricPoint:
         """One accepted Levenberg-Marquardt step, or the same vectors where none lowers the loss."""

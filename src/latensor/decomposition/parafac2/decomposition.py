@@ -273,7 +273,14 @@ class _Fit:
             return self.finish(lift(state.factors))[0]
 
         floor = (100 * np.finfo(np.float64).eps) ** 2 * energy
-        rule = StoppingRule(self.tol, monitor.budget or 1, _PATIENCE, RESOLUTION * energy)
+        rule = StoppingRule(
+            self.tol,
+            monitor.budget or 1,
+            _PATIENCE,
+            RESOLUTION * energy,
+            proof="extrapolation",
+            persistent=True,
+        )
         fits, status = iterate(slices.step, fits, rule, monitor, assemble)
         if fits.loss <= RESOLUTION * energy and monitor.ended is None:
             # Nothing that the Gram matrices tell is left: from here on the slices themselves count.
@@ -285,7 +292,14 @@ class _Fit:
 
     def _complete(self, observed: ObservedSlices, state: Imputed) -> tuple[Imputed, Status]:
         floor = (100 * np.finfo(np.float64).eps) ** 2 * self.monitor.squared_norm
-        rule = StoppingRule(self.tol, self.monitor.budget or 1, _PATIENCE, floor)
+        rule = StoppingRule(
+            self.tol,
+            self.monitor.budget or 1,
+            _PATIENCE,
+            floor,
+            proof="extrapolation",
+            persistent=True,
+        )
 
         def assemble(state: Imputed) -> Any:
             return self.finish(state.factors, state.filled)[0]

@@ -206,7 +206,9 @@ def nonnegative_fit(
         return TuckerTensor(like(core * scale, reference), native)
 
     floor = (10 * machine_epsilon(reference)) ** 2 * energy
-    stopping = StoppingRule(tol, monitor.budget or 1, 3, floor)
+    stopping = StoppingRule(
+        tol, monitor.budget or 1, 3, floor, proof="extrapolation", persistent=True
+    )
     start = sweeps.sweep(start)
     parts, status = iterate(sweeps.extrapolated, start, stopping, monitor, assemble)
     form, loss = assemble(parts), parts.loss

@@ -77,7 +77,9 @@ class ObservedTensor:
             start = truncate(xp, seen, self.rule, squared_norm(xp, seen))
         state = self._completed(start, filled)
         floor = (100 * machine_epsilon(self.array)) ** 2 * monitor.squared_norm
-        rule = StoppingRule(tol, monitor.budget or 1, _PATIENCE, floor)
+        rule = StoppingRule(
+            tol, monitor.budget or 1, _PATIENCE, floor, proof="extrapolation", persistent=True
+        )
         return iterate(self.step, state, rule, monitor, lambda state: assemble(state.found))
 
     def step(self, state: Completed) -> Completed:

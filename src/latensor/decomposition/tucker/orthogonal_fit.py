@@ -161,7 +161,9 @@ class OrthogonalFit:
             # Rounding may undo a step that has nothing left to gain.
             return reached if reached.loss <= state.loss else state
 
-        rule = StoppingRule(tol, monitor.budget or 1, floor=floor)
+        rule = StoppingRule(
+            tol, monitor.budget or 1, floor=floor, proof="extrapolation", persistent=True
+        )
         return iterate(step, start, rule, monitor, assemble)
 
     def _to_sweep(self, found: Subspaces, shape: Sequence[int]) -> list[int]:
