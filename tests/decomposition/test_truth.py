@@ -28,9 +28,10 @@ def gain_of_further_steps(tensor, result, mask=None, ridge=0.0, nonnegative=()):
     """The fraction of the loss that Gauss-Newton steps, or ten times as many sweeps, take off."""
     data = as_tensor(tensor)
     problem = as_problem(data) if mask is None else observe(data, mask)
-    rows = balanced(starting_factors(result, problem.shape, result.rank, 0))
-    if nonnegative:
-        signed = nonnegative_modes(nonnegative, len(problem.shape))
+    signed = nonnegative_modes(nonnegative, len(problem.shape))
+    signs = min(set(range(len(problem.shape))) - set(signed), default=0)
+    rows = balanced(starting_factors(result, problem.shape, result.rank, signs))
+    if signed:
         sweeps = Sweeps(problem, None, ridge, signed)
         point = sweeps.start(rows)
         before = point.loss

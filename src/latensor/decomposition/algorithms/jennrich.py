@@ -114,10 +114,9 @@ class SimultaneousDiagonalization:
                 point, status = _challenged(sweeps, point, status, rule, solve)
                 if point is not refined:
                     monitor.record(point.loss, lambda: put_together(point))
-        if status is Status.CONVERGED and not has_converged(
-            problem, point.factors, self.tol, base=base
-        ):
-            status = Status.MAX_ITER
+        if status is Status.CONVERGED and point.loss > floor:
+            done = has_converged(problem, point.factors, self.tol, base=base)
+            status = Status.CONVERGED if done else Status.MAX_ITER
         model = put_together(point)
         history = np.array(monitor.history)
         return Decomposition(model, relative_residual(data, model), len(history), status, history)

@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
 
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
+from latensor.decomposition.auto.complete import STARTS, complete_entries
 from latensor.decomposition.auto.constrained import Constraints, fit_constrained
 from latensor.decomposition.auto.core import EXACT, Fit
-from latensor.decomposition.auto.observed import observed_starts
 from latensor.decomposition.auto.pipeline import Task, run
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.optimize.masked import Observed, observe, refuse_too_few_entries
-from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
 from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.starts import parameters
 from latensor.decomposition.optimize.sweeps import balanced, row_norms
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
-    assemble,
     check_fixed_modes,
     check_limits,
     check_ridge,
@@ -39,9 +37,6 @@ from latensor.tensors.contractible import Contractible
 
 # Iterations of a constrained fit where the caller sets no limit, and its tolerance at most.
 _CONSTRAINED_ITERATIONS, _CONSTRAINED_TOL = 500, 1e-8
-# Starts of a fit over observed entries, and the relative difference of losses that agree.
-_OBSERVED_STARTS = 12
-_SAME_OPTIMUM = 1e-3
 # A component so many times as large as the data is cancelled by others. The penalty that prevents
 # it, relative to the data, and the fraction by which the residual may rise for that.
 _RUNAWAY = 10.0
@@ -180,31 +175,29 @@ class Automatic:
         constraints: Constraints,
     ) -> Fit:
         """A fit over observed entries: the best of several starts, until two agree."""
-        starts = observed_starts(observed, rank, constraints, rng)
-        first = self._fit(data, observed, next(starts), constraints, monitor, trial=True)
-        if monitor.ended is not None:
-            return first
 
-        def others() -> Iterator[Fit]:
-            for rows in islice(starts, _OBSERVED_STARTS - 1):
-                silent = Monitor(observed.squared_norm, self.target, self.max_iter)
-                yield self._fit(data, observed, rows, constraints, silent, trial=True)
+        def descend(entries: Observed, rows: Sequence[Array]) -> Fit:
+            silent = Monitor(entries.squared_norm, self.target, self.max_iter)
+            return self._fit(data, entries, rows, constraints, silent, trial=True)
 
-        enough = max(EXACT * observed.squared_norm, monitor.target_loss())
-        found = Multistart(_SAME_OPTIMUM, 2, enough=enough).search(first, others())
-        best = found.state
-        if constraints.nonnegative and best.loss > enough:
-            best = self._fit(data, observed, best.factors, constraints, monitor)
+        found = complete_entries(observed, rank, constraints, rng, descend, monitor.target_loss())
+        # The winner is fitted once more, by which it is told to the callback.
+        best = self._fit(data, observed, found.best.fit.factors, constraints, monitor)
         best = self._bounded(data, observed, best, constraints)
-        if best is not first:
-            monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
-        if not found.agreements and best.loss > enough:
-            free = rank * (sum(observed.shape) - len(observed.shape) + 1)
+        enough = max(EXACT * observed.squared_norm, monitor.target_loss())
+        if best.loss > enough and (found.best.contradicted or not found.agreements):
+            best = _unproved(best)
+            free = parameters(observed.shape, rank)
+            reason = f"no two of {STARTS} starts reached the same residual"
+            if found.best.contradicted:
+                reason = (
+                    f"entries left out of the fit are missed by {found.best.held_out_error:.2g} of "
+                    "their norm, far more than the residual"
+                )
             warnings.warn(
-                f"no two of {_OBSERVED_STARTS} starts reached the same residual over the "
-                f"{len(observed.entries)} observed entries ({free} free parameters): the model "
-                "may be wrong where nothing was observed; give more entries (five to eight times "
-                "the parameters), a lower rank or a ridge",
+                f"{reason} over the {len(observed.entries)} observed entries ({free} free "
+                "parameters): the model may be wrong where nothing was observed; give more entries "
+                "(five to eight times the parameters), a lower rank or a ridge",
                 ConvergenceWarning,
                 stacklevel=5,
             )
@@ -234,3 +227,7 @@ class Automatic:
 
 def _squared_size(factors: Sequence[Array]) -> float:
     return sum(float(np.linalg.norm(to_host(factor))) ** 2 for factor in factors)
+
+
+def _unproved(fit: Fit) -> Fit:
+    return replace(fit, status=Status.MAX_ITER) if fit.status is Status.CONVERGED else fit

@@ -10,9 +10,8 @@ find the components; the directions are then made more and more until the whole 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from itertools import count
 from math import prod
 
 import numpy as np
@@ -36,24 +35,37 @@ _RIDGES = np.geomspace(2e-2, 1e-7, 14)
 _SWEEPS_PER_RIDGE = 6
 
 
-def observed_starts(
-    observed: Observed, rank: int, constraints: Constraints, rng: np.random.Generator
-) -> Iterator[tuple[Array, ...]]:
-    """Transposed factors to begin from, as many as are asked for, every one drawn anew."""
-    bases = [_directions(observed, mode) for mode in range(len(observed.shape))]
-    for number in count():
-        # Where the subspaces mislead, they mislead every time: other starts do without them.
-        if number % 2:
-            scale = (observed.squared_norm / len(observed.entries)) ** (0.5 / len(bases))
-            factors = tuple(scale * rng.standard_normal((rank, d)) for d in observed.shape)
-        else:
-            factors = _within_subspaces(observed, bases, rank, rng)
-        if constraints.nonnegative:
-            factors = nonnegative_part(factors, constraints.nonnegative)
-        yield _annealed(observed, factors, constraints)
+def observed_start(
+    observed: Observed,
+    bases: Sequence[Array],
+    rank: int,
+    number: int,
+    constraints: Constraints,
+    rng: np.random.Generator,
+) -> tuple[Array, ...]:
+    """Transposed factors to begin from, drawn anew.
+
+    Parameters
+    ----------
+    observed : the entries
+    bases : `leading_directions` of every mode
+    rank : int
+    number : int, counted from 0: where the subspaces mislead, they mislead every time, so that
+        every other start does without them
+    constraints : what holds of the factors
+    rng : generator
+    """
+    if number % 2:
+        scale = (observed.squared_norm / len(observed.entries)) ** (0.5 / len(bases))
+        factors = tuple(scale * rng.standard_normal((rank, d)) for d in observed.shape)
+    else:
+        factors = _within_subspaces(observed, bases, rank, rng)
+    if constraints.nonnegative:
+        factors = nonnegative_part(factors, constraints.nonnegative)
+    return _annealed(observed, factors, constraints)
 
 
-def _directions(observed: Observed, mode: int) -> Array:
+def leading_directions(observed: Observed, mode: int) -> Array:
     """(d, d) eigenvectors of the estimated Gram of an unfolding, by decreasing eigenvalue."""
     shape = observed.shape
     others = [m for m in range(len(shape)) if m != mode]

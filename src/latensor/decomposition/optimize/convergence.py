@@ -83,6 +83,12 @@ class _WithBounds:
     def multiply(self, x: Array) -> Array:
         return self._system.multiply(x) * self._moving
 
+    @property
+    def matrix(self) -> Array:
+        moving = self._moving.ravel()
+        whole: Array = self._system.matrix * (moving[:, None] & moving)
+        return whole
+
     def preconditioner(self, damping: float) -> Callable[[Array], Array]:
         scale = 1.0 / (self._system.diagonal() + damping)
         return lambda x: scale * x * self._moving

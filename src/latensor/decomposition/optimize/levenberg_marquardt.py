@@ -1,9 +1,10 @@
 """Levenberg-Marquardt: all factors move at once, where alternating least squares is slow.
 
-One step solves (J'J + damping) x = -gradient by conjugate gradients; J'J is never formed. What J
-is, a `Model` knows: free factors of a complete tensor, free factors of observed entries, or one
-factor that all modes share. The damping follows Nielsen: it falls by up to three after a step
-that gained what the quadratic model promised, and grows faster and faster while steps fail.
+One step solves (J'J + damping) x = -gradient, by conjugate gradients without forming J'J, or
+directly where there are few unknowns. What J is, a `Model` knows: free factors of a complete
+tensor, free factors of observed entries, or one factor that all modes share. The damping follows
+Nielsen: it falls by up to three after a step that gained what the quadratic model promised, and
+grows faster and faster while steps fail.
 
 The quadratic model also says when to stop: where a step without damping promises less than `tol` of
 the loss, nothing is left to gain. A slow step alone proves nothing, and neither does a damped one:
@@ -14,9 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.linalg
+import scipy.sparse
 
 from latensor.arrays import Array, to_host
 from latensor.decomposition.optimize.masked import Observed
@@ -25,6 +29,8 @@ from latensor.decomposition.optimize.sweeps import balanced
 
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
+# Unknowns up to which a Cholesky factorization costs less than some sixty products with J'J.
+_DIRECT = 300
 # Damping relative to the mean diagonal of J'J: at the start, least, and most (so that further steps
 # from a point that has converged stay finite); and that of a start near an optimum.
 _FIRST, _LEAST, _MOST = 1e-3, 1e-15, 1e12
@@ -50,6 +56,10 @@ class System(Protocol):
 
     def diagonal(self) -> Array:
         """The diagonal of J'J, of the shape of `gradient` or broadcast to it."""
+
+    @property
+    def matrix(self) -> Array:
+        """J'J itself, for `gradient` as one vector; asked for where it is small."""
 
 
 class Model(Protocol):
@@ -156,6 +166,11 @@ class LevenbergMarquardt:
 
         Ends early where the decrease is above `most`, which it only grows beyond.
         """
+        if system.gradient.size <= _DIRECT:
+            x = _solved(system.matrix, damping, -system.gradient)
+            if x is not None:
+                slope = float(np.vdot(x, system.gradient).real)
+                return x, damping * float(np.vdot(x, x).real) - slope
         promised = 0.0
         inverse = system.preconditioner(damping)
         x = np.zeros_like(system.gradient)
@@ -244,6 +259,14 @@ class FreeFactors:
         gradient[list(self.fixed)] = 0.0
         return gradient
 
+    def complete(self, matrix: Array, per_mode: int) -> Array:
+        """J'J with the penalty, and no coupling to modes that do not move."""
+        matrix[np.diag_indices_from(matrix)] += self.ridge
+        for mode in self.fixed:
+            part = slice(mode * per_mode, (mode + 1) * per_mode)
+            matrix[part] = matrix[:, part] = 0.0
+        return matrix
+
 
 class _GramSystem:
     """The normal equations of all factors of a complete tensor."""
@@ -276,6 +299,14 @@ class _GramSystem:
 
     def diagonal(self) -> Array:
         return self._gamma.diagonal(axis1=1, axis2=2).real[:, :, None] + self._model.ridge
+
+    @cached_property
+    def matrix(self) -> Array:
+        order, rank, longest = self._factors.shape
+        whole = np.einsum("nmij,mib,nja->niamjb", self._pairs, self._conjugated, self._factors)
+        for mode in range(order):
+            whole[mode, :, range(longest), mode, :, range(longest)] += self._gamma[mode]
+        return self._model.complete(whole.reshape(order * rank * longest, -1), rank * longest)
 
 
 class _ObservedSystem:
@@ -312,6 +343,20 @@ class _ObservedSystem:
     def diagonal(self) -> Array:
         diagonals = [block.diagonal(axis1=1, axis2=2).T for block in self._blocks]
         return self._model.stack(diagonals) + self._model.ridge
+
+    @cached_property
+    def matrix(self) -> Array:
+        problem: Any = self._model.problem
+        order, rank = len(self._blocks), self._blocks[0].shape[1]
+        longest, n = max(problem.shape), len(problem.entries)
+        rows = np.stack([self._products.rows(mode) for mode in range(order)], axis=1)
+        places = np.stack(problem.coordinates, axis=1)[:, :, None] + longest * np.arange(
+            order * rank
+        ).reshape(order, rank)
+        begin = np.arange(n + 1) * (order * rank)
+        shape = (n, order * rank * longest)
+        jacobian = scipy.sparse.csr_array((rows.ravel(), places.ravel(), begin), shape=shape)
+        return self._model.complete((jacobian.T @ jacobian).toarray(), rank * longest)
 
 
 @dataclass(frozen=True)
@@ -363,6 +408,25 @@ class _SharedSystem:
 
     def diagonal(self) -> Array:
         return self._outer.diagonal()[:, None]
+
+    @cached_property
+    def matrix(self) -> Array:
+        rank, size = self._rows.shape
+        whole = np.einsum("ij,ib,ja->iajb", self._inner, self._rows, self._rows)
+        whole[:, range(size), :, range(size)] += self._outer
+        return whole.reshape(rank * size, -1)
+
+
+def _solved(matrix: Array, damping: float, right: Array) -> Array | None:
+    """(matrix + damping) x = right; None where rounding makes the sum indefinite."""
+    lifted = matrix.copy()
+    lifted[np.diag_indices_from(lifted)] += damping
+    try:
+        factor = scipy.linalg.cho_factor(lifted, overwrite_a=True, check_finite=False)
+    except np.linalg.LinAlgError:
+        return None
+    solution: Array = scipy.linalg.cho_solve(factor, right.ravel(), check_finite=False)
+    return solution.reshape(right.shape)
 
 
 def _inverse(matrices: Array, damping: float) -> Array:
