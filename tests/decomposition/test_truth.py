@@ -191,7 +191,7 @@ def test_zero_tensors_and_vectors_are_no_numerical_errors():
     assert decompose(torch.arange(4.0), 1).residual < 1e-6
 
 
-@pytest.mark.parametrize("fraction", [0.2, 0.15])
+@pytest.mark.parametrize("fraction", [0.2, 0.15, 0.12])
 def test_exact_tensors_are_completed_from_few_entries(fraction):
     for seed in range(5):
         rng = np.random.default_rng(seed)
@@ -214,3 +214,12 @@ def test_starts_that_do_not_agree_are_told():
     mask = rng.random(tensor.shape) < 0.4
     with pytest.warns(ConvergenceWarning, match="no two of"):
         decompose(tensor, 4, mask=mask)
+
+
+def test_fits_that_unseen_entries_contradict_are_not_converged():
+    rng = np.random.default_rng(1)
+    tensor = rng.standard_normal((8, 8, 8))
+    mask = rng.random(tensor.shape) < 0.35
+    with pytest.warns(ConvergenceWarning, match="entries left out of the fit are missed by"):
+        result = decompose(tensor, 4, mask=mask)
+    assert result.status is Status.MAX_ITER

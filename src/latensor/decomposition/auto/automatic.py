@@ -23,6 +23,7 @@ from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import (
     as_problem,
     as_tensor,
+    assemble,
     check_fixed_modes,
     check_limits,
     check_ridge,
@@ -111,6 +112,7 @@ class Automatic:
         else:
             fit = run(Task(data, complete, rank, rng, monitor, self.tol, self.thorough))
         loss = fit.loss - self.ridge * _squared_size(fit.factors)
+        monitor.base = 0.0  # a loss of the tensor, whatever stage it came from
         residual = monitor.relative(stated_loss(problem, fit.factors, loss))
         status = fit.status
         if status is Status.CONVERGED and self.target is not None and residual <= self.target:
@@ -175,14 +177,23 @@ class Automatic:
         constraints: Constraints,
     ) -> Fit:
         """A fit over observed entries: the best of several starts, until two agree."""
+        told: list[Fit] = []
 
         def descend(entries: Observed, rows: Sequence[Array]) -> Fit:
+            if entries is observed and not told:  # the callback follows the first start
+                told.append(self._fit(data, observed, rows, constraints, monitor, trial=True))
+                return told[0]
             silent = Monitor(entries.squared_norm, self.target, self.max_iter)
             return self._fit(data, entries, rows, constraints, silent, trial=True)
 
-        found = complete_entries(observed, rank, constraints, rng, descend, monitor.target_loss())
-        # The winner is fitted once more, by which it is told to the callback.
-        best = self._fit(data, observed, found.best.fit.factors, constraints, monitor)
+        found = complete_entries(observed, rank, constraints, rng, descend, monitor)
+        best = found.best.fit
+        if monitor.ended is not None:
+            return best
+        if constraints.nonnegative:
+            best = self._fit(data, observed, best.factors, constraints, monitor)
+        elif best is not told[0]:
+            monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
         best = self._bounded(data, observed, best, constraints)
         enough = max(EXACT * observed.squared_norm, monitor.target_loss())
         if best.loss > enough and (found.best.contradicted or not found.agreements):
@@ -222,7 +233,7 @@ class Automatic:
         )
         loss = bounded.loss - ridge * _squared_size(bounded.factors)
         allowed = (1.0 + _HARDLY) ** 2 * fit.loss
-        return replace(bounded, loss=loss) if loss <= allowed else fit
+        return _unproved(replace(bounded, loss=loss)) if loss <= allowed else fit
 
 
 def _squared_size(factors: Sequence[Array]) -> float:

@@ -17,6 +17,7 @@ from latensor.arrays import Array
 from latensor.decomposition.auto.constrained import Constraints
 from latensor.decomposition.auto.core import EXACT, Fit
 from latensor.decomposition.auto.observed import leading_directions, observed_start
+from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import parameters
@@ -70,7 +71,7 @@ def complete_entries(
     constraints: Constraints,
     rng: np.random.Generator,
     descend: Descend,
-    enough: float = 0.0,
+    monitor: Monitor,
 ) -> Completion:
     """The best of several fits, until two agree that unseen entries do not contradict.
 
@@ -81,12 +82,12 @@ def complete_entries(
     constraints : what holds of the factors
     rng : draws starts and the entries that they leave out
     descend : the local fit of some entries from given factors
-    enough : float, loss at which nothing is left to look for
+    monitor : knows the target, and whether the search was ended from outside
     """
-    enough = max(EXACT * observed.squared_norm, enough)
+    enough = max(EXACT * observed.squared_norm, monitor.target_loss())
     candidates = islice(_candidates(observed, rank, constraints, rng, descend), STARTS)
     first = next(candidates)
-    if first.fit.loss <= enough:
+    if first.fit.loss <= enough or monitor.ended is not None:
         return Completion(first, 0)
     seen = [first]
 

@@ -186,8 +186,8 @@ def iterate(
 def _remaining(losses: list[float]) -> float:
     """What is left to gain if gains go on falling as they did: the rest of a geometric series."""
     window = min(_WINDOW, (len(losses) - 1) // 2)
-    if window == 0:
-        return np.inf
+    if window == 0:  # one step: as if all further ones gained as much
+        return CONVERGED_STEPS * (losses[0] - losses[-1])
     late = losses[-1 - window] - losses[-1]
     early = losses[-1 - 2 * window] - losses[-1 - window]
     if late <= 0.0:
