@@ -9,7 +9,10 @@ from hypothesis import strategies as st
 
 import latensor as lt
 from latensor.decomposition import GaussNewton, PowerMethod, Status, decompose
-from latensor.decomposition.optimize.iteration import CONVERGED_STEPS
+from latensor.decomposition.auto.complete import complete_entries, split
+from latensor.decomposition.auto.constrained import Constraints
+from latensor.decomposition.auto.core import Fit
+from latensor.decomposition.optimize.iteration import CONVERGED_STEPS, Monitor
 from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
 from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.optimize.sweeps import Sweeps, balanced
@@ -216,10 +219,22 @@ def test_starts_that_do_not_agree_are_told():
         decompose(tensor, 4, mask=mask)
 
 
-def test_fits_that_unseen_entries_contradict_are_not_converged():
+def test_unseen_entries_contradict_a_fit_that_describes_only_what_it_saw():
     rng = np.random.default_rng(1)
-    tensor = rng.standard_normal((8, 8, 8))
-    mask = rng.random(tensor.shape) < 0.35
-    with pytest.warns(ConvergenceWarning, match="entries left out of the fit are missed by"):
-        result = decompose(tensor, 4, mask=mask)
-    assert result.status is Status.MAX_ITER
+    truth, wrong = ([rng.standard_normal((2, d)) for d in (9, 8, 7)] for _ in range(2))
+    tensor = np.einsum("ra,rb,rc->abc", *truth)
+    observed = observe(as_tensor(tensor), rng.random(tensor.shape) < 0.5)
+    part, rest = split(observed, 44, rng)
+    assert len(part.entries) + len(rest.entries) == len(observed.entries)
+
+    def descend(entries, rows):
+        """The truth for all entries, with noise; something else for a part of them."""
+        factors = truth if entries is observed else wrong
+        noisy = tuple(f + 1e-3 * rng.standard_normal(f.shape) for f in factors)
+        return Fit(noisy, observed.explicit_loss(noisy), Status.CONVERGED)
+
+    monitor = Monitor(observed.squared_norm)
+    found = complete_entries(observed, 2, Constraints(), rng, descend, monitor)
+    assert found.best.contradicted
+    assert found.best.held_out_error > 0.5
+    assert found.agreements == 0
