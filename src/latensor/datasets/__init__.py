@@ -8,6 +8,7 @@ from latensor.datasets.mixtures import (
 )
 from latensor.datasets.networks import make_noisy_or
 from latensor.datasets.planted import PlantedDocuments
+from latensor.datasets.regressions import make_regressions
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.datasets.sources_mixed import make_ica, make_pearson
 from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
@@ -23,6 +24,7 @@ __all__ = [
     "make_multi_view",
     "make_noisy_or",
     "make_pearson",
+    "make_regressions",
     "make_single_topic",
     "make_spherical_mixture",
     "make_topics",

@@ -13,6 +13,7 @@ from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.networks.noisy_or import NoisyOrNetwork
 from latensor.models.regression.classifiers import CPClassifier, TuckerClassifier
+from latensor.models.regression.mixture import MixtureOfRegressions
 from latensor.models.regression.partial_least_squares import CPPLS
 from latensor.models.regression.regressors import CPRegressor, TuckerRegressor
 from latensor.models.regression.tensor_shape import TensorShape
@@ -34,6 +35,7 @@ __all__ = [
     "GaussianMixture",
     "LatentDirichletAllocation",
     "LatentTree",
+    "MixtureOfRegressions",
     "MultiViewMixture",
     "NoisyOrNetwork",
     "PearsonMixture",
