@@ -47,6 +47,7 @@ lint: $(VENV)/.installed-dev  ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	@! git grep -nE '^(<<<<<<<|>>>>>>>) ' -- . || (echo "conflicts are left in these lines" && false)
 
 format: $(VENV)/.installed-dev  ## Rewrite the code in the project's format
 	$(BIN)/ruff check --fix .
