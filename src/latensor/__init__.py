@@ -51,6 +51,7 @@ _HOMES = {
         "ICA",
         "LatentDirichletAllocation",
         "LatentTree",
+        "MixedMembershipBlockModel",
         "MixtureOfRegressions",
         "MultiViewMixture",
         "NoisyOrNetwork",

@@ -42,6 +42,7 @@ from latensor.models import GaussianHMM as GaussianHMM
 from latensor.models import GaussianMixture as GaussianMixture
 from latensor.models import LatentDirichletAllocation as LatentDirichletAllocation
 from latensor.models import LatentTree as LatentTree
+from latensor.models import MixedMembershipBlockModel as MixedMembershipBlockModel
 from latensor.models import MixtureOfRegressions as MixtureOfRegressions
 from latensor.models import MultiViewMixture as MultiViewMixture
 from latensor.models import NoisyOrNetwork as NoisyOrNetwork

@@ -20,6 +20,7 @@ LINE = lt.datasets.make_pearson(300, separation=5, random_state=1).samples
 COUNTS = np.random.default_rng(0).multinomial(
     30, np.repeat([[0.4, 0.3, 0.2, 0.06, 0.04], [0.04, 0.06, 0.1, 0.3, 0.5]], 100, axis=0)
 )
+GRAPH = lt.datasets.make_block_model(80, 2, degree=15, random_state=0).adjacency.toarray()
 TREE = lt.datasets.make_tree(300, 6, model="general", random_state=0).X
 BINARY = lt.datasets.make_noisy_or(300, 8, 2, prior=0.2, density=0.5, random_state=0).samples
 SYMBOLS = np.random.default_rng(0).integers(0, 3, 400)
@@ -32,6 +33,7 @@ MODELS = {
     "GaussianMixture": ({"n_components": 2}, (MIXED,)),
     "ProductMixture": ({"n_components": 2}, (MIXED,)),
     "PearsonMixture": ({}, (LINE,)),
+    "MixedMembershipBlockModel": ({"n_components": 2}, (GRAPH,)),
     "MultiViewMixture": ({"n_components": 2}, (VIEWS,)),
     "ICA": ({"n_components": 2}, (SOURCES,)),
     "MixtureOfRegressions": ({"n_components": 2}, (MIXED[:, :4], MIXED[:, 4])),

@@ -218,3 +218,20 @@ def test_a_tree_names_its_leaves_and_shows_weak_support():
     assert no_global_state()
     with pytest.raises(InvalidInputError, match="LatentTree"):
         plots.tree(object())
+
+
+@pytest.mark.parametrize("n, k", [(60, 2), (400, 12)])
+def test_communities_show_edges_memberships_and_rates(n, k):
+    data = lt.datasets.make_block_model(n, k, alpha0=0.1, degree=20, random_state=0)
+    model = lt.MixedMembershipBlockModel(k, random_state=0, max_iter=200).fit(data.adjacency)
+    figure = plots.communities(model, data.adjacency)
+    edges, shares, rates = figure.axes[:3]
+    assert len(edges.collections[0].get_offsets()) == data.adjacency.nnz
+    assert len(shares.collections) == k
+    assert len(rates.texts) == (k * k if k <= 10 else 0)
+    assert not overlapping(figure)
+    assert no_global_state()
+    with pytest.raises(InvalidInputError, match="nodes: the model"):
+        plots.communities(model, data.adjacency[:10, :10])
+    with pytest.raises(InvalidInputError, match="MixedMembershipBlockModel"):
+        plots.communities(object(), data.adjacency)

@@ -1,6 +1,7 @@
 """Planted samples with known truth, in memory or batch by batch, and the files they go to."""
 
 from latensor.datasets.bag_of_words import write_bag_of_words
+from latensor.datasets.graphs import make_block_model
 from latensor.datasets.mixtures import (
     make_diagonal_mixture,
     make_multi_view,
@@ -17,6 +18,7 @@ from latensor.datasets.trees import make_tree
 __all__ = [
     "PlantedDocuments",
     "TopicSample",
+    "make_block_model",
     "make_diagonal_mixture",
     "make_gaussian_hmm",
     "make_hmm",

@@ -1,6 +1,7 @@
 """Models: one short file each, the moments it needs and how its parameters are read off."""
 
 from latensor.estimation.files import load
+from latensor.models.graphs.estimator import MixedMembershipBlockModel
 from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.ica import ICA
@@ -35,6 +36,7 @@ __all__ = [
     "GaussianMixture",
     "LatentDirichletAllocation",
     "LatentTree",
+    "MixedMembershipBlockModel",
     "MixtureOfRegressions",
     "MultiViewMixture",
     "NoisyOrNetwork",

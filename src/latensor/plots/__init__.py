@@ -1,6 +1,7 @@
 """Figures for people who would rather look than read (needs the extra `plots`)."""
 
 from latensor.plots.clusters import clusters
+from latensor.plots.communities import communities
 from latensor.plots.comparison import comparison
 from latensor.plots.components import components
 from latensor.plots.density import density
@@ -16,6 +17,7 @@ from latensor.plots.tree import tree
 
 __all__ = [
     "clusters",
+    "communities",
     "comparison",
     "components",
     "density",

@@ -1,0 +1,1 @@
+"""Communities of networks: block models with mixed memberships."""

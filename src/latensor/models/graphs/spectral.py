@@ -1,0 +1,125 @@
+"""Starts from eigenvectors: for graphs too small or too sparse for third moments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array
+
+# Nodes up to which the adjacency is made dense, and its spectrum is exact.
+_DENSE = 1500
+_PASSES = 12
+_EXTRA = 10
+_RESTARTS = 10
+
+
+def leading_eigenvectors(
+    product: Callable[[Array], Array],
+    n: int,
+    count: int,
+    rng: np.random.Generator,
+    *,
+    signed: bool = False,
+) -> tuple[Array, Array]:
+    """Eigenvalues (k,) of largest magnitude and their vectors (n, k), by products alone.
+
+    With `signed` the largest ones, positive first.
+    """
+    if n <= _DENSE:
+        matrix = product(np.eye(n))
+        values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
+    else:
+        basis = rng.standard_normal((n, count + _EXTRA))
+        for _ in range(_PASSES):
+            basis = np.linalg.qr(product(basis))[0]
+        small = basis.T @ product(basis)
+        values, rotation = np.linalg.eigh((small + small.T) / 2)
+        vectors = basis @ rotation
+    order = np.argsort(-(values if signed else np.abs(values)), kind="stable")[:count]
+    return values[order], vectors[:, order]
+
+
+def clustered(
+    vectors: Array, k: int, rng: np.random.Generator, *, directions: bool = True
+) -> Array:
+    """(n,) labels of rows, or of their directions, by k-means; the tightest of ten starts."""
+    rows = vectors
+    if directions:
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        rows = vectors / np.maximum(norms, 1e-12 * max(float(norms.max()), 1e-300))
+    best, labels = np.inf, np.zeros(len(rows), dtype=np.int64)
+    for _ in range(_RESTARTS):
+        cost, found = _k_means(rows, k, rng)
+        if cost < best:
+            best, labels = cost, found
+    return labels
+
+
+def _k_means(rows: Array, k: int, rng: np.random.Generator) -> tuple[float, Array]:
+    centres = rows[[int(rng.integers(len(rows)))]]
+    squares = (rows**2).sum(axis=1)
+    while len(centres) < k:
+        gaps = np.maximum(_squared(rows, squares, centres).min(axis=1), 0)
+        total = gaps.sum()
+        chances = gaps / total if total > 0 else None
+        centres = np.vstack([centres, rows[int(rng.choice(len(rows), p=chances))]])
+    labels = np.full(len(rows), -1)
+    for _ in range(100):
+        gaps = _squared(rows, squares, centres)
+        fresh = np.argmin(gaps, axis=1)
+        if (fresh == labels).all():
+            break
+        labels = fresh
+        sums = np.zeros(centres.shape)
+        np.add.at(sums, labels, rows)
+        counts = np.bincount(labels, minlength=k)
+        centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
+    return float(np.maximum(gaps.min(axis=1), 0).sum()), labels
+
+
+def _squared(rows: Array, squares: Array, centres: Array) -> Array:
+    found: Array = squares[:, None] - 2 * rows @ centres.T + (centres**2).sum(axis=1)
+    return found
+
+
+def successive_projection(values: Array, vectors: Array, k: int) -> Array:
+    """Memberships (n, k) from corners of the eigenvectors, as mixed memberships have them.
+
+    Rows of the eigenvectors lie in a simplex whose corners are pure nodes: the longest row is
+    one, and the next are the longest after projection (Araujo et al. 2001). Long rows are means of
+    their nearest neighbours, so that one odd node is no corner.
+    """
+    rows = vectors * np.abs(values)
+    lengths = np.linalg.norm(rows, axis=1)
+    left, corners = rows.copy(), []
+    near = max(3, len(rows) // (20 * k))
+    for _ in range(k):
+        sizes = np.linalg.norm(left, axis=1)
+        sizes[lengths < np.median(lengths) / 4] = 0.0
+        top = int(np.argmax(sizes))
+        close = np.argsort(((rows - rows[top]) ** 2).sum(axis=1), kind="stable")[:near]
+        corner = rows[close].mean(axis=0)
+        corners.append(corner)
+        direction = left[close].mean(axis=0)
+        size = np.linalg.norm(direction)
+        if size > 0:
+            left = left - np.outer(left @ direction, direction) / size**2
+    found = np.maximum(rows @ np.linalg.pinv(np.array(corners)), 0.0)
+    totals = found.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, found / np.where(totals > 0, totals, 1.0), 1 / k)
+
+
+def softened(labels: Array, k: int, share: float = 0.9) -> Array:
+    """Memberships (n, k) that are mostly those of labels."""
+    found = np.full((len(labels), k), (1 - share) / max(k - 1, 1))
+    found[np.arange(len(labels)), labels] = share if k > 1 else 1.0
+    return found
+
+
+def normalized_rows(values: Any) -> Array:
+    """Rows that sum to one; equal where they are zero."""
+    totals = values.sum(axis=1, keepdims=True)
+    return np.where(totals > 0, values / np.where(totals > 0, totals, 1.0), 1 / values.shape[1])
