@@ -92,6 +92,7 @@ _HOMES = {
         "khatri_rao",
         "kronecker",
         "kruskal_rank",
+        "lift",
         "matrix_slice",
         "mode_product",
         "mttkrp",

@@ -78,6 +78,7 @@ from latensor.tensors import inner as inner
 from latensor.tensors import khatri_rao as khatri_rao
 from latensor.tensors import kronecker as kronecker
 from latensor.tensors import kruskal_rank as kruskal_rank
+from latensor.tensors import lift as lift
 from latensor.tensors import matrix_slice as matrix_slice
 from latensor.tensors import mode_product as mode_product
 from latensor.tensors import mttkrp as mttkrp

@@ -4,6 +4,7 @@ import sys
 
 from latensor.decomposition import constraints
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
+from latensor.decomposition.algorithms.foobi import Foobi, FoobiDecomposition
 from latensor.decomposition.algorithms.gauss_newton import GaussNewton
 from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
 from latensor.decomposition.algorithms.joint_diagonalization import (
@@ -12,8 +13,10 @@ from latensor.decomposition.algorithms.joint_diagonalization import (
 )
 from latensor.decomposition.algorithms.power_method import PowerMethod
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
+from latensor.decomposition.algorithms.subspace_power import SubspacePower
 from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
 from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
+from latensor.decomposition.algorithms.tensorization import Tensorization
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Progress
@@ -43,6 +46,8 @@ __all__ = [
     "AlternatingLeastSquares",
     "Automatic",
     "Decomposition",
+    "Foobi",
+    "FoobiDecomposition",
     "GaussNewton",
     "JointDecomposition",
     "JointDiagonalization",
@@ -53,9 +58,11 @@ __all__ = [
     "SharedFactor",
     "SimultaneousDiagonalization",
     "Status",
+    "SubspacePower",
     "SymmetricLeastSquares",
     "SymmetricSpectral",
     "TensorPCA",
+    "Tensorization",
     "TuckerDecomposition",
     "constraints",
     "decompose",

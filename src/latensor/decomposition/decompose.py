@@ -9,14 +9,18 @@ from math import prod
 from typing import Any
 
 from latensor.arrays import RandomState, generator, one_blas_thread
+from latensor.decomposition.algorithms.algebraic import is_exact, solve_overcomplete
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
+from latensor.decomposition.algorithms.foobi import Foobi
 from latensor.decomposition.algorithms.gauss_newton import GaussNewton
 from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
 from latensor.decomposition.algorithms.joint_diagonalization import JointDiagonalization
 from latensor.decomposition.algorithms.power_method import PowerMethod
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
+from latensor.decomposition.algorithms.subspace_power import SubspacePower
 from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
 from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
+from latensor.decomposition.algorithms.tensorization import Tensorization
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.constraints import Constraint
 from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside_constraints
@@ -39,17 +43,27 @@ _ONE_THREAD = 1 << 21
 ALGORITHMS: dict[str, Any] = {
     "auto": Automatic,
     "als": AlternatingLeastSquares,
+    "foobi": Foobi,
     "gauss_newton": GaussNewton,
     "jennrich": SimultaneousDiagonalization,
     "simultaneous_diagonalization": SimultaneousDiagonalization,
     "joint_diagonalization": JointDiagonalization,
     "power_method": PowerMethod,
     "shared_factor": SharedFactor,
+    "subspace_power": SubspacePower,
     "symmetric_als": SymmetricLeastSquares,
     "symmetric_spectral": SymmetricSpectral,
+    "tensorization": Tensorization,
 }
 # Algorithms that can give nothing but one factor for all modes.
-_SYMMETRIC = (SharedFactor, SymmetricLeastSquares, SymmetricSpectral, JointDiagonalization)
+_SYMMETRIC = (
+    Foobi,
+    JointDiagonalization,
+    SharedFactor,
+    SubspacePower,
+    SymmetricLeastSquares,
+    SymmetricSpectral,
+)
 
 
 @with_cp_gradient
@@ -86,8 +100,9 @@ def decompose(
         largest. "auto" takes what `lt.select_rank` proposes, which the result holds as
         `selection`
     algorithm : "auto", another name ("als", "gauss_newton", "jennrich", "power_method",
-        "joint_diagonalization", "symmetric_als", "symmetric_spectral", "shared_factor"), or a
-        settings object such as `AlternatingLeastSquares(ridge=0.1)`
+        "joint_diagonalization", "symmetric_als", "symmetric_spectral", "shared_factor", "foobi",
+        "subspace_power", "tensorization"), or a settings object such as
+        `AlternatingLeastSquares(ridge=0.1)`
     symmetric : bool, fit one factor that all modes share; the tensor must be symmetric
     nonnegative : bool, keep every factor at or above zero; or the modes whose factors to keep so
     constraints : dict from modes to values of `lt.constraints`: `Unimodal()`, `Monotone()`,
@@ -134,6 +149,9 @@ def decompose(
     if constraints:
         refuse_beside_constraints(algorithm, symmetric, ridge, fixed_modes)
         algorithm = ConstrainedFit(constraints)
+    free = {"fixed_modes", "ridge", "nonnegative", "max_iter"}
+    plain = isinstance(algorithm, str) and algorithm == "auto" and init is None and mask is None
+    plain = plain and all(settings[name] is None for name in free)
     chosen = _configured(_chosen(algorithm, symmetric), settings)
     if init is not None and scale != 1.0:
         weights, factors = as_cp(init, tuple(data.shape), rank)
@@ -146,12 +164,16 @@ def decompose(
     small = prod(data.shape) <= _ONE_THREAD
     with watched(callback, progress) as watcher, one_blas_thread(small):
         told = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
-        result: Decomposition = chosen(data, rank, rng, told, **arguments)
+        result = solve_overcomplete(data, rank, rng.spawn(1)[0], symmetric) if plain else None
+        if result is None or not is_exact(result):
+            fitted: Decomposition = chosen(data, rank, rng, told, **arguments)
+            result = fitted if result is None or fitted.residual <= result.residual else result
     return replace(
         restored(result, scale),
         origin=origin,
         selection=selection,
         mode_labels=mode_labels_of(tensor),
+        method=result.method or type(chosen).__name__,
     )
 
 

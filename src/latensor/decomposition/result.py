@@ -123,6 +123,7 @@ class Decomposition:
         then of what both leave over, and the history has one entry per turn of the two
     mode_labels : one ModeLabels (`name`, `values`) per mode, where the data were a pandas DataFrame
         or an xarray DataArray; figures show them
+    method : str, the algorithm that found the components, of those that "auto" chooses among
     """
 
     tensor: CPTensor
@@ -134,6 +135,7 @@ class Decomposition:
     selection: RankSelection | None = field(default=None, repr=False)
     sparse: SparseTensor | None = field(default=None, repr=False)
     mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
+    method: str = field(default="", repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -25,6 +25,7 @@ from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.interoperability import from_pyttb, from_tensorly
 from latensor.tensors.kruskal import KruskalRank, kruskal_rank
+from latensor.tensors.lifted import lift
 from latensor.tensors.moment import MomentTensor
 from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
 from latensor.tensors.parafac2 import Parafac2Tensor
@@ -61,6 +62,7 @@ __all__ = [
     "khatri_rao",
     "kronecker",
     "kruskal_rank",
+    "lift",
     "matrix_slice",
     "mode_product",
     "mttkrp",
