@@ -66,6 +66,7 @@ _HOMES = {
         "load",
     ),
     "moments": (),
+    "nn": (),
     "plots": (),
     "report": (),
     "sources": ("read_documents", "robinson_foulds"),

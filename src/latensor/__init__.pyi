@@ -7,6 +7,7 @@ from latensor import diagnostics as diagnostics
 from latensor import exceptions as exceptions
 from latensor import models as models
 from latensor import moments as moments
+from latensor import nn as nn
 from latensor import plots as plots
 from latensor import report as report
 from latensor import sources as sources
