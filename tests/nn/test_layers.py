@@ -156,8 +156,11 @@ def test_starting_values_have_the_variance_of_dense_layers():
         (lt.nn.FactorizedConv2d(40, 50, 3, 60, "cp"), 360),
         (lt.nn.TensorRegression((16, 8, 8), 20, (8, 6, 6, 10)), 1024),
     ):
-        variance = float(layer.weight.detach().var())
-        assert variance == pytest.approx(parts.standard_variance(fan_in), rel=0.35)
+        found = []
+        for _ in range(20):
+            layer.reset_parameters()
+            found.append(float(layer.weight.detach().var()))
+        assert np.mean(found) == pytest.approx(parts.standard_variance(fan_in), rel=0.3)
 
 
 def test_component_dropout_is_unbiased_and_off_in_evaluation():

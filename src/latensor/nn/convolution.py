@@ -216,16 +216,16 @@ class _FactorizedConv(torch.nn.Module):  # type: ignore[misc]
     def _decomposed(self, kernel: Any) -> list[Any]:
         shapes = self._factor_shapes()
         if self.method == "cp":
-            cp = decompose(kernel.flatten(2), self.ranks[0]).tensor
+            cp = decompose(kernel.flatten(2), int(self.ranks[0] or 1)).tensor
             # Norms shared evenly: one factor's gradients would otherwise be far above the others'.
             share = cp.weights.abs() ** (1 / 3)
             out, inner, area = (f * share for f in cp.factors)
             return [inner.T, area.T, out * cp.weights.sign()]
         if self.method == "tucker":
-            modes = [m for m in (0, 1) if self.ranks[m] is not None]
-            if not modes:
+            kept = {m: r for m, r in enumerate(self.ranks) if r is not None}
+            if not kept:
                 return [kernel]
-            small = tucker(kernel, [self.ranks[m] for m in modes], modes=modes, random_state=0)
+            small = tucker(kernel, list(kept.values()), modes=list(kept), random_state=0)
             core, factors = small.tensor.core, small.tensor.factors
             found = [] if factors[1] is None else [factors[1].T]
             found.append(core)

@@ -146,7 +146,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         self.factors = torch.nn.ParameterList(
             torch.nn.Parameter(torch.empty(s, **options)) for s in self._factor_shapes()
         )
-        self.core = None
+        self.core: Any = None
         if method == "tucker":
             self.core = torch.nn.Parameter(torch.empty(self.ranks, **options))
         self.bias = torch.nn.Parameter(torch.empty(self.n_outputs, **options)) if bias else None
@@ -243,7 +243,6 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
             return scaled
         if self.method == "tucker":
             small = tucker(tensor, self.ranks, random_state=0).tensor
-            assert self.core is not None
             self.core.copy_(small.core)
             return list(small.factors)
         cores = list(tensor_train(tensor, ranks=self.ranks).cores)
