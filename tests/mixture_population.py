@@ -52,5 +52,5 @@ def largest_error(state, weights, means, variances):
     return max(
         np.abs(state.weights[order] - weights).max(),
         np.abs(state.means[order] - means).max(),
-        np.abs(state.variances[order] - variances).max(),
+        np.abs(state.covariances[order] - variances).max(),
     )

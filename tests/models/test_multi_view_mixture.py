@@ -164,7 +164,7 @@ def test_streams_merges_and_weights(refine):
 def test_more_components_than_features_are_fitted_by_likelihood():
     planted = make_multi_view(3000, (2, 2, 2), 5, separation=8, random_state=5)
     model = MultiViewMixture(5, random_state=0).fit(planted.views)
-    assert model.certificate_.method == "k-means++ + EM"
+    assert model.certificate_.method.startswith("k-means++")
     assert adjusted_rand_score(planted.labels, model.predict(planted.views)) > 0.8
 
 

@@ -40,7 +40,7 @@ def test_population_moments_give_the_parameters_back(seed, kind):
     found, true = (
         np.column_stack([state[0], np.ravel(state[1]), state[2]])
         for state in (
-            (best.state.weights, best.state.means, best.state.variances),
+            (best.state.weights, best.state.means, best.state.covariances),
             (weights, means, variances),
         )
     )
@@ -63,7 +63,7 @@ def test_every_admissible_root_meets_five_moments():
     assert len(roots) == 2
     for root in roots:
         means = root.state.means[:, 0] - moments.mean
-        found = mixture_moments(root.state.weights, means, root.state.variances, 5)
+        found = mixture_moments(root.state.weights, means, root.state.covariances, 5)
         scale = moments.central[2] ** (np.arange(6) / 2)
         assert np.abs((found - moments.central[:6]) / scale).max() < 1e-6
     assert roots[0].misfit < roots[1].misfit

@@ -6,7 +6,7 @@ import pytest
 from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import COVARIANCE_TYPES, as_matrices
 from latensor.refinement.families.gaussian import GaussianFamily
-from latensor.refinement.mixture_moves import collapsed, normality, passes, split_and_merge
+from latensor.refinement.mixture_moves import normality, passes, split_and_merge
 from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates, by_labels, merge_down, overfit, shells
 
@@ -101,4 +101,4 @@ def test_a_component_on_a_few_rows_is_collapsed():
     labels[:4] = 1
     family, points, _ = prepared(rows, "full")
     state = by_labels(family, points, labels, 2, shrink=False)
-    assert list(collapsed(family, state, len(rows))) == [False, True]
+    assert list(family.collapsed(state, len(rows))) == [False, True]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Generic, Self, TypeVar
 
+import numpy as np
+
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Sums, plus
@@ -65,6 +67,10 @@ class Family(Generic[State]):
     def log_density(self, state: State, prepared: Batch) -> Array:
         """Log p(x, j) (n, k) of every unit and component."""
         raise NotImplementedError(f"{type(self).__name__} has no densities of single units")
+
+    def collapsed(self, state: State, weight: float) -> Array:
+        """Which components (k,) have a likelihood without bound; none by default."""
+        return np.zeros(1, dtype=bool)
 
 
 @storable

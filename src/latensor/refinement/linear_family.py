@@ -14,10 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.engines import LocalEngine
-from latensor.moments.batch import Batch, Kind
-from latensor.refinement.family import Family, State, Statistics
-from latensor.sources.shards import Source
+from latensor.moments.batch import Batch
+from latensor.refinement.family import Family, State
 from latensor.value_files import storable
 
 
@@ -81,24 +79,3 @@ class LinearFamily(Family[State]):
 
     def log_density(self, state: State, prepared: Batch) -> Array:
         return prepared.rows @ np.ascontiguousarray(self.densities.natural(state))
-
-
-class HeldFeatures:
-    """Features (n, m) of units in memory, over which EM and moves go again and again.
-
-    Parameters
-    ----------
-    features : (n, m)
-    weights : (n,), or None where every unit counts once
-    n_jobs : int, threads; changes nothing but the time
-    """
-
-    def __init__(self, features: Array, weights: Array | None = None, n_jobs: int = 1) -> None:
-        self.features = np.ascontiguousarray(features, dtype=np.float64)
-        self.weights = np.ones(len(features)) if weights is None else np.asarray(weights)
-        units = Batch((self.features,), self.weights, np.arange(len(features), dtype=np.uint64))
-        self._source, self._engine = Source.of(Kind.ROWS, units), LocalEngine(n_jobs)
-
-    def fold(self, start: Statistics[Any]) -> Statistics[Any]:
-        """One pass of EM."""
-        return self._engine.fold(self._source, start)

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.stats import chi2
 
+from latensor.moments.batch import Batch
 from latensor.refinement.em import em
 from latensor.refinement.families.covariances import (
     DIAG,
@@ -20,19 +22,18 @@ from latensor.refinement.families.covariances import (
     inverse_factors,
     merge_costs,
     merged,
-    smallest_variances,
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.family import Statistics
+from latensor.refinement.family import Family, State, Statistics
 
 # Passes before moves, after one, and how many of these at a time.
 _FIRST_PASSES, _MOVE_PASSES, _AT_A_TIME = 10, 12, 3
-# Axes that are split, passes that judge a split, moves that are tried in full.
-_SPLITS, _LOCAL_PASSES, _TRIES = 12, 8, 4
+# Passes that judge a split, and moves that are tried in full.
+_LOCAL_PASSES, _TRIES = 8, 4
 _AXIS_STEPS = 5
-# Above, rows of a component are not normal along an axis: chi squared (2) at a level of 1e-5.
-_UNUSUAL = 23.0
+# The level at which rows of a component are not normal along an axis.
+_LEVEL = 1e-5
 # Log-likelihood per row that a move must gain.
 _LEAST_GAIN = 2e-4
 # Runnalls' bound ignores that the others adapt: moves that gained 0.002 to 0.02 per row were
@@ -40,21 +41,20 @@ _LEAST_GAIN = 2e-4
 _LEAST_EXPECTED = -0.1
 # Rows that a component hardly owns do not decide how it is split.
 _OWNED = 0.01
-# A component is collapsed if its smallest variance is this part of that of all rows while it has
-# fewer than 5 rows per feature.
-_COLLAPSED, _ROWS_PER_FEATURE = 1e-4, 5
+# Above so many times the edge of Marchenko and Pastur a component is wider than its variance.
+EDGE_FACTOR = 1.25
 
 
 def passes(
-    family: GaussianFamily,
-    points: Points,
-    state: MixtureState,
+    family: Family[State],
+    points: Batch,
+    state: State,
     n_passes: int,
     accelerate: bool = False,
-) -> tuple[MixtureState, float]:
+) -> tuple[State, float]:
     """Passes of EM over a sample, plain ones by default, and the log-likelihood per row."""
 
-    def fold(start: Statistics[MixtureState]) -> Statistics[MixtureState]:
+    def fold(start: Statistics[State]) -> Statistics[State]:
         return start.update(points)
 
     climb = em(
@@ -63,14 +63,28 @@ def passes(
     return climb.state, climb.log_likelihood
 
 
-def collapsed(family: GaussianFamily, state: MixtureState, weight: float) -> Any:
-    """Which components (k,) have shrunk onto fewer rows than determine a covariance."""
-    count = len(state.weights)
-    if family.covariance_type == TIED:
-        return np.zeros(count, dtype=bool)
-    narrow = smallest_variances(family.covariance_type, state.covariances) < _COLLAPSED
-    few = state.weights * weight < _ROWS_PER_FEATURE * family.width
-    return narrow & few
+def spreads(family: GaussianFamily, sample: Points, state: MixtureState) -> Any:
+    """How much wider than its diagonal or spherical variances every component is, (k,).
+
+    For the rows that each component owns, the largest eigenvalue of their scatter in units of its
+    deviations (1 for a component that fits), over the largest that noise alone gives,
+    (1 + sqrt(d / N_j))^2 (Marchenko and Pastur).
+    """
+    count, width = state.means.shape
+    owners = np.argmax(family.joint(state, sample), axis=1)
+    deviations = np.sqrt(as_diagonals(family.covariance_type, state.covariances, width))
+    ratios = np.ones(count)
+    for j in range(count):
+        rows = np.flatnonzero(owners == j)
+        weights = sample.weights[rows]
+        mass = float(weights.sum())
+        if mass < 3:
+            continue
+        centred = (sample.rows[rows] - state.means[j]) / deviations[j]
+        centred -= weights @ centred / mass
+        scatter = (centred * weights[:, None]).T @ centred / mass
+        ratios[j] = np.linalg.eigvalsh(scatter)[-1] / (1 + np.sqrt(width / mass)) ** 2
+    return ratios
 
 
 def split_and_merge(
@@ -87,12 +101,12 @@ def split_and_merge(
     """
     weight = float(sample.weights.sum())
     state, value = passes(family, sample, state, _FIRST_PASSES)
-    n_moves = 0
-    for _ in range(2 * len(state.weights)):
+    count, n_moves = len(state.weights), 0
+    for _ in range(2 * count if count >= 3 else 0):
         moved = _best_moves(family, sample, state)
         for trial in moved:
             found, reached = _promising(family, sample, trial, value + _LEAST_GAIN)
-            bad = collapsed(family, found, weight).any()
+            bad = family.collapsed(found, weight).any()
             if reached > value + _LEAST_GAIN and not bad:
                 state, value, n_moves = found, reached, n_moves + 1
                 break
@@ -126,8 +140,11 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     needed = (float(costs.min()) + _LEAST_EXPECTED) * sample.weight
     moves: list[tuple[float, int, MixtureState, tuple[int, int]]] = []
-    unusual = _unusual(axes_to_split(family, sample, state, shares))
-    for split, axis in unusual[:_SPLITS]:
+    wide = np.zeros(count, dtype=bool)
+    if kind not in (FULL, TIED):
+        wide = spreads(family, sample, state) > EDGE_FACTOR
+    unusual = _unusual(axes_to_split(family, sample, state, shares), wide, family.width)
+    for split, axis in unusual:
         pair, gain = _local(family, sample, state, split, axis, totals, shares[:, split], needed)
         wider = _expanded(family, state, split, pair)
         # Merges may take in one of the halves: two components can cover the same two clusters.
@@ -151,9 +168,14 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     return [_merged(family, wider, *places) for _, _, wider, places in moves[:_TRIES]]
 
 
-def _unusual(found: list[tuple[float, int, Any]]) -> list[tuple[int, Any]]:
-    """Components and axes by decreasing statistic, as far as it is not that of normal rows."""
-    kept = sorted((f for f in found if f[0] > _UNUSUAL), key=lambda f: -f[0])
+def _unusual(found: list[tuple[float, int, Any]], wide: Any, width: int) -> list[tuple[int, Any]]:
+    """Components and axes by decreasing statistic, as far as it is not that of normal rows.
+
+    And those of components that are `wide` (k,), wider than their variances. Along a given axis
+    the statistic is chi squared with 2 degrees of freedom; the choice of one among d adds d - 1.
+    """
+    largest = float(chi2.isf(_LEVEL, width + 1))
+    kept = sorted((f for f in found if f[0] > largest or wide[f[1]]), key=lambda f: -f[0])
     return [(j, axis) for _, j, axis in kept]
 
 

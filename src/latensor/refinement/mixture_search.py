@@ -7,14 +7,16 @@ components are split and others merged as long as that raises the likelihood.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import numpy as np
 
+from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import DIAG, SPHERICAL, TIED, cholesky
 from latensor.refinement.families.gaussian import GaussianFamily
-from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.mixture_moves import collapsed, passes, split_and_merge
+from latensor.refinement.families.gaussian_densities import MixtureState
+from latensor.refinement.family import Family, State
+from latensor.refinement.mixture_moves import passes, split_and_merge
 from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
@@ -36,19 +38,19 @@ _LLOYD = 20
 
 
 @dataclass(frozen=True, eq=False)
-class Search:
+class Search(Generic[State]):
     """What a search has found.
 
     Attributes
     ----------
-    state : MixtureState
+    state : the parameters
     log_likelihood : float, per row of the sample
     start : str, the name of the start that won
     values : dict of the log-likelihoods per row that the starts reached after the first passes
     n_moves : int, split and merge moves that were accepted
     """
 
-    state: MixtureState
+    state: State
     log_likelihood: float
     start: str
     values: dict[str, float]
@@ -94,8 +96,8 @@ def starts_of(
     if family.covariance_type in (DIAG, SPHERICAL):
         overfitted("standardized", sample.standardized, _POWERS)
         if not few:
-            labels = kmeans(sample.standardized, weights, count, rng, _LLOYD)
-            labelled("k-means++", labels)
+            overfitted("standardized again", sample.standardized, _POWERS)
+            labelled("k-means++", kmeans(sample.standardized, weights, count, rng, _LLOYD))
         return result
     overfitted("whitened", sample.whitened, _POWERS)
     if few:
@@ -110,22 +112,22 @@ def starts_of(
 
 
 def search(
-    family: GaussianFamily,
-    sample: Points,
-    starts: dict[str, MixtureState],
+    family: Family[State],
+    sample: Batch,
+    starts: dict[str, State],
     move: bool = True,
     n_passes: int = _SECOND_PASSES,
-) -> Search:
+) -> Search[State]:
     """The best of several starts by successive halving, then split and merge moves.
 
     Parameters
     ----------
     sample : rows to try on, held
     starts : states by name
-    move : bool, whether to split and merge
+    move : bool, whether to split and merge, which Gaussian families can
     n_passes : int, of the better half; more than a few are accelerated
     """
-    count = len(next(iter(starts.values())).weights)
+    count = len(next(iter(starts.values())).weights)  # type: ignore[attr-defined]
     weight = float(sample.weights.sum())
     if count == 1:
         name, state = next(iter(starts.items()))
@@ -137,7 +139,7 @@ def search(
     def rank(name: str) -> tuple[bool, float]:
         state, value = tried[name]
         # The likelihood of a collapsed component is unbounded: it would always win.
-        return bool(collapsed(family, state, weight).any()), -value
+        return bool(family.collapsed(state, weight).any()), -value
 
     names = sorted(tried, key=rank)
     if len(names) > 1:
@@ -149,6 +151,6 @@ def search(
     best = min(names, key=rank)
     state, value = tried[best]
     n_moves = 0
-    if move and count >= 3:
-        state, value, n_moves = split_and_merge(family, sample, state)
+    if move:
+        state, value, n_moves = split_and_merge(family, sample, state)  # type: ignore
     return Search(state, value, best, values, n_moves)

@@ -23,7 +23,6 @@ from latensor.refinement.families.covariances import (
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.portfolio import plus_plus
 
 # Passes of the over-fitted mixture before it is merged (recipe: 6 to 8).
 _OVERFIT_PASSES = 6
@@ -37,8 +36,8 @@ class Coordinates:
     Attributes
     ----------
     points : the rows in the coordinates of the family
-    whitened : (n, d), with covariance I
-    standardized : (n, d), less the centre of the family, with unit variances
+    whitened : (n, d), with covariance I; for diag and spherical as `standardized`
+    standardized : (n, d), less the centre of the family, with unit variances; spherical: on average
     scale : (d,), what the rows were divided by
     """
 
@@ -50,6 +49,8 @@ class Coordinates:
     @staticmethod
     def of(family: GaussianFamily, batch: Batch, points: Points) -> Coordinates:
         """Of rows (n, d) without unobserved entries, and what the family has prepared of them."""
+        if family.covariance_type in (DIAG, SPHERICAL):
+            return Coordinates(points, points.rows, points.rows, 1 / family.transform)
         rows, weights = batch.rows, batch.weights
         total = weights.sum()
         inner = points.rows - weights @ points.rows / total
@@ -106,6 +107,37 @@ def from_responsibilities(
     # A component without rows would never get any.
     weights = np.maximum(state.weights, 0.1 / count / max(total, 1.0))
     return MixtureState(weights / weights.sum(), state.means, state.covariances)
+
+
+def plus_plus(rows: Any, weights: Any, count: int, rng: np.random.Generator) -> Any:
+    """Greedy k-means++ centers (k, r): each the best of a few drawn far from those before.
+
+    A center is drawn with a probability proportional to weight times squared distance to the
+    nearest center so far; of 2 + log k draws the one that lowers the sum of these the most stays.
+    """
+    squares = np.einsum("ij,ij->i", rows, rows)
+
+    def distances_to(chosen: Any) -> Any:
+        centers = rows[chosen]
+        return np.maximum(squares[:, None] - 2 * rows @ centers.T + squares[chosen], 0.0)
+
+    def draw(masses: Any, size: int) -> Any:
+        cumulated = np.cumsum(masses)
+        places = np.searchsorted(cumulated, rng.random(size) * cumulated[-1], side="right")
+        return np.minimum(places, len(rows) - 1)
+
+    n_trials = 2 + int(np.log(count))
+    chosen = [int(draw(weights, 1)[0])]
+    nearest = distances_to(np.array(chosen))[:, 0]
+    for _ in range(1, count):
+        masses = weights * nearest
+        # Duplicates leave no distance: any row is then as good as another.
+        trials = draw(masses if masses.sum() > 0 else weights, n_trials)
+        lowered = np.minimum(distances_to(trials), nearest[:, None])
+        winner = int(np.argmin(weights @ lowered))
+        chosen.append(int(trials[winner]))
+        nearest = lowered[:, winner]
+    return rows[chosen]
 
 
 def kmeans(rows: Any, weights: Any, count: int, rng: np.random.Generator, n_passes: int) -> Any:

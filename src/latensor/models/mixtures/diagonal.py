@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from latensor.arrays import Array, RandomState
-from latensor.diagnostics.mixture_certificate import (
-    DOUBTFUL_OFF_DIAGONAL,
-    NOISE_EDGE,
-    smallest_separation,
-)
+from latensor.arrays import Array
 from latensor.estimation.learn import Answer, Frame
-from latensor.estimation.parameters import (
-    ALGORITHM,
-    N_COMPONENTS,
-    N_JOBS,
-    REFINE,
-    Choice,
-    Interval,
-)
 from latensor.estimation.run import Run
 from latensor.models.mixtures.feature_views import (
     best_partition,
@@ -31,7 +16,7 @@ from latensor.models.mixtures.feature_views import (
     frames_of,
     maps_between,
 )
-from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
+from latensor.models.mixtures.gaussian_base import GaussianMixtureModel, MomentMixture
 from latensor.models.mixtures.product_read_off import (
     ProductReadOff,
     factor_analysis,
@@ -43,10 +28,9 @@ from latensor.models.mixtures.product_read_off import (
 )
 from latensor.moments.second import Covariance
 from latensor.moments.third import ThirdMoment
-from latensor.refinement.gaussian import DiagonalFamily, GaussianState
+from latensor.refinement.families.covariances import DIAG
+from latensor.refinement.families.gaussian_densities import MixtureState
 
-# From this many features a component the completed third moment is good enough alone.
-_FEATURES_PER_COMPONENT = 2.5
 # Above this the random views of a partition do not each see all components.
 _COHERENT = 8.0
 
@@ -67,8 +51,9 @@ def _partition(covariance: Array, count: int, seed: int) -> Array:
 class DiagonalModel(GaussianMixtureModel):
     """The settings of a mixture with independent features, and what its moments say."""
 
-    by_views: bool
-    algorithm: str | Callable[..., Any]
+    covariance_type: ClassVar[str] = DIAG
+    # From so many on the completed third moment is good enough alone.
+    features_per_component: ClassVar[float] = 2.5
     squares: ClassVar[bool] = True
     completion: ClassVar[float] = 1e-3
 
@@ -132,21 +117,8 @@ class DiagonalModel(GaussianMixtureModel):
             tol = max(1e-12, self.completion / np.sqrt(moment.weight))
             found = read_off(moment, count, rng, self.algorithm, tol)
         state = found.state
-        variances = np.maximum(state.variances, frame["floor"])
-        return replace(found, state=GaussianState(state.weights, state.means, variances))
-
-    def doubtful(self, found: ProductReadOff, count: int) -> bool:
-        if count == 1:
-            return False
-        return (
-            found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL
-            or found.gap < NOISE_EDGE
-            or self.n_features < _FEATURES_PER_COMPONENT * count
-        )
-
-    def densities(self, frame: Frame) -> DiagonalFamily:
-        scale = np.where(frame["scale"] > 0, frame["scale"], 1.0)
-        return DiagonalFamily(frame["centre"], scale, frame["floor"] / scale**2)
+        variances = np.maximum(state.covariances, frame["floor"])
+        return replace(found, state=MixtureState(state.weights, state.means, variances))
 
     def notes(self, found: ProductReadOff | None) -> tuple[str, ...]:
         """What the certificate says about random views."""
@@ -158,27 +130,14 @@ class DiagonalModel(GaussianMixtureModel):
         )
 
 
-class DiagonalEstimator(GaussianMixtureEstimator):
-    """What the mixtures of independent features share: densities with diagonal covariances."""
+class DiagonalEstimator(MomentMixture):
+    """What the mixtures of independent features share."""
 
-    _covariance_type: ClassVar[str] = "diag"
+    _covariance_type = DIAG
 
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
         model: DiagonalModel = self._model()  # type: ignore[assignment]
         return model.notes(answer.evidence["found"])
-
-    def _separation(self, fitted: dict[str, Any]) -> float:
-        return smallest_separation(fitted["means_"], np.sqrt(fitted["covariances_"]))
-
-    def _densities(self) -> tuple[DiagonalFamily, GaussianState]:
-        state = self._state()
-        center = state.weights @ state.means
-        scale = np.sqrt(state.weights @ (state.variances + (state.means - center) ** 2))
-        family = DiagonalFamily(center, scale, np.zeros(len(center)))
-        return family, family.inside(state)
-
-    def _n_free_variances(self) -> int:
-        return int(self.n_components_) * int(self.n_features_in_)
 
 
 class DiagonalGaussianMixture(DiagonalEstimator):
@@ -197,7 +156,8 @@ class DiagonalGaussianMixture(DiagonalEstimator):
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
     refine : "auto", or the number of passes of expectation maximization; 0 for moments only
     tol : float, log-likelihood per sample that EM may leave to gain
-    reg_covar : float, added to every variance by EM, as in scikit-learn
+    reg_covar : float, added to every variance by EM; in the squared unit of X, at most that
+        fraction of its variance
     max_iter : int, passes of EM over the sample in memory
     random_state : seed of the decomposition and of the starts
     n_jobs : int or None, threads; changes nothing but the time
@@ -213,40 +173,6 @@ class DiagonalGaussianMixture(DiagonalEstimator):
     lower_bound_ : float, log-likelihood per sample of the last pass; NaN for moments only
     certificate_ : MixtureCertificate
     """
-
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "method": (Choice(("moments", "views")),),
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        method: str = "moments",
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.algorithm = algorithm
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _model(self) -> DiagonalModel:
         return DiagonalModel(

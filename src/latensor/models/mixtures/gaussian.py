@@ -7,46 +7,32 @@ from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, RandomState, check_positive_int, generator
-from latensor.engines import LocalEngine
-from latensor.estimation.base import LatentEstimator, component_order
+from latensor.arrays import Array, RandomState
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.learn import Answer, Frame
-from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
 from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, Choice, Interval
 from latensor.estimation.samples import in_library_of
-from latensor.exceptions import InvalidInputError
+from latensor.models.mixtures.estimator import GaussianEstimator
 from latensor.models.mixtures.gaussian_certificate import (
     GaussianMixtureCertificate,
     smallest_divergence,
     smallest_gain,
 )
-from latensor.models.mixtures.gaussian_given import covariances_of, read_given
+from latensor.models.mixtures.gaussian_given import read_given
 from latensor.models.mixtures.gaussian_model import GaussianModel
 from latensor.models.mixtures.gaussian_starts import GivenParts
-from latensor.moments.batch import Batch, Kind
 from latensor.refinement.families.covariances import (
     COVARIANCE_TYPES,
-    DIAG,
-    FULL,
-    SPHERICAL,
-    TIED,
     as_matrices,
-    cholesky,
-    inverse_factors,
 )
-from latensor.refinement.families.gaussian import GaussianFamily
-from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.sources.shards import Source
 
 _STARTS = ("auto", "moments", "kmeans", "k-means++", "random_from_data", "random")
 
 
-class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
+class GaussianMixture(GaussianEstimator):
     """Clusters with Gaussian densities: weights, means and covariances, by maximum likelihood.
 
     x ~ N(mu_j, S_j) with probability w_j. Over-fitted mixtures merged down, moments, kurtosis
@@ -59,7 +45,8 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
     n_components : int or "auto": the most that both halves of the samples find (`selection_`)
     covariance_type : "full", "tied", "diag" or "spherical"
     tol : float, log-likelihood per sample that EM may leave to gain
-    reg_covar : float, added to every variance, in the units of the data
+    reg_covar : float, added to every variance; in the squared unit of a feature, at most that
+        fraction of its variance
     max_iter : int, passes of EM over the sample in memory; 0 keeps the starting values
     n_init : int, searches for a start; the likeliest is kept
     init_params : "auto" (all starts), "moments" (three moments alone), or scikit-learn's "kmeans",
@@ -100,22 +87,7 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
         "n_jobs": N_JOBS,
     }
-    _fitted_names: ClassVar[frozenset[str]] = frozenset(
-        {
-            "weights_",
-            "means_",
-            "covariances_",
-            "precisions_",
-            "precisions_cholesky_",
-            "n_components_",
-            "certificate_",
-            "lower_bound_",
-            "n_iter_",
-            "converged_",
-        }
-    )
     _intervals_of = ({"weights": PROBABILITY, "means": REAL, "covariances": REAL}, "means")
-    _min_samples: ClassVar[int] = 2
     _allows_missing: ClassVar[bool] = True
     _row_limit: ClassVar[int] = 20_000
 
@@ -160,7 +132,8 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         journal: Checkpoint | None = None,
     ) -> Self:
         if self.warm_start and "weights_" in self.__dict__:
-            self._last: GivenParts = GivenParts(*self._state_parts())
+            state = self._state()
+            self._last: GivenParts = GivenParts(state.weights, state.means, state.covariances)
         callback = callback or (_print_pass if self.verbose else None)
         try:
             return super()._fit_source(source, callback, journal)
@@ -226,29 +199,6 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
             "certificate_": certificate,
         }
 
-    def _parameters_of(self, state: MixtureState) -> dict[str, Any]:
-        """The attributes of a state in the features, components in their fixed order."""
-        if not np.isfinite(state.covariances).all():
-            raise InvalidInputError(
-                "the covariances of X are no finite numbers: give X in a larger unit"
-            )
-        order = component_order(state.weights, state.means)
-        kind, kept = self.covariance_type, self._dtype
-        covariances = state.covariances if kind == TIED else state.covariances[order]
-        if kind in (FULL, TIED):
-            roots = inverse_factors(cholesky(covariances))
-            precisions = roots @ np.swapaxes(roots, -1, -2)
-        else:
-            roots, precisions = 1 / np.sqrt(covariances), 1 / covariances
-        return {
-            "weights_": state.weights[order].astype(kept),
-            "means_": np.ascontiguousarray(state.means[order], dtype=kept),
-            "covariances_": covariances.astype(kept),
-            "precisions_": precisions.astype(kept),
-            "precisions_cholesky_": roots.astype(kept),
-            "n_components_": len(order),
-        }
-
     # ------------------------------------------------------------------ inference
     def impute(self, X: object) -> Array:
         """Samples (n, d) whose unobserved entries (NaN) are replaced by their expectation.
@@ -256,118 +206,20 @@ class GaussianMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: i
         E[x_m | x_o] under the mixture; observed entries stay as they are.
         """
         array, samples = self._read_new(X)
-        family, state = self._fitted_family(missing=True)
+        family, state = self._standardized(self._state(), missing=True)
         return in_library_of(family.impute(state, samples), array)
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Any, Any]:
-        """Samples (n, d) drawn from the mixture and the component (n,) of each.
-
-        In the order of the components, as scikit-learn's.
-
-        Parameters
-        ----------
-        n_samples : int
-        random_state : seed; by default that of the estimator
-        """
-        check_is_fitted(self)
-        n_samples = check_positive_int(n_samples, "n_samples")
-        rng = generator(self.random_state if random_state is None else random_state)
-        family, state = self._fitted_family()
-        rows, labels = family.sample(state, n_samples, rng)
-        return rows.astype(self.means_.dtype), labels
-
-    def to_sklearn(self) -> Any:
-        """A fitted scikit-learn GaussianMixture with these parameters."""
-        from sklearn.mixture import GaussianMixture as Peer
-
-        check_is_fitted(self)
-        peer = Peer(
-            self.n_components_,
-            covariance_type=self.covariance_type,
-            reg_covar=self.reg_covar,
-            random_state=self.random_state,
-        )
-        for name in sorted(self._fitted_names - {"n_components_", "certificate_"}):
-            setattr(peer, name, getattr(self, name))
-        peer.n_features_in_ = self.n_features_in_
-        return peer
+    @property
+    def _covariance_type(self) -> str:
+        return str(self.covariance_type)
 
     @classmethod
-    def from_sklearn(cls, peer: Any, **parameters: Any) -> Self:
-        """A mixture with the parameters of a fitted scikit-learn GaussianMixture.
+    def _covariance_types(cls) -> tuple[str, ...]:
+        return COVARIANCE_TYPES
 
-        Parameters
-        ----------
-        peer : GaussianMixture
-        parameters : of this class, n_components and covariance_type excepted
-        """
-        if getattr(peer, "covariance_type", None) not in COVARIANCE_TYPES:
-            raise InvalidInputError(f"peer must be a GaussianMixture, got {peer!r}")
-        check_is_fitted(peer)
-        model: Self = cls(peer.n_components, covariance_type=peer.covariance_type, **parameters)
-        model._check_parameters()
-        model.n_features_in_ = peer.means_.shape[1]
-        if hasattr(peer, "feature_names_in_"):
-            model.feature_names_in_ = peer.feature_names_in_
-        model._dtype = peer.means_.dtype
-        state = MixtureState(peer.weights_, peer.means_, peer.covariances_)
-        for name, value in model._parameters_of(state).items():
-            setattr(model, name, value)
-        for name in ("lower_bound_", "n_iter_", "converged_"):
-            setattr(model, name, getattr(peer, name))
-        return model
-
-    def _state_parts(self) -> tuple[Any, Any, Any]:
-        check_is_fitted(self)
-        weights = np.asarray(self.weights_, dtype=np.float64)
-        covariances = getattr(self, "covariances_", None)
-        if covariances is None:
-            covariances = covariances_of(self.covariance_type, self.precisions_)
-        parts = weights / weights.sum(), self.means_, covariances
-        return tuple(np.asarray(part, dtype=np.float64) for part in parts)  # type: ignore[return-value]
-
-    def _fitted_family(self, missing: bool = False) -> tuple[GaussianFamily, MixtureState]:
-        """The family in which the fitted parameters are standardized, and they in it."""
-        outer = MixtureState(*self._state_parts())
-        mean = outer.weights @ outer.means
-        gaps = outer.means - mean
-        between = (gaps.T * outer.weights) @ gaps
-        kind, width = self.covariance_type, outer.means.shape[1]
-        if kind == FULL:
-            within = np.tensordot(outer.weights, outer.covariances, axes=1)
-        elif kind == TIED:
-            within = outer.covariances
-        elif kind == DIAG:
-            within = np.diag(outer.weights @ outer.covariances)
-        else:
-            within = np.eye(width) * (outer.weights @ outer.covariances)
-        family = GaussianFamily.of(
-            kind, mean, within + between, 0.0, missing=missing, count=len(outer.weights)
-        )
-        return family, family.inside(outer)
-
-    def _joint_logs(self, X: object) -> tuple[Array, Any]:
-        array, samples = self._read_new(X)
-        family, state = self._fitted_family(missing=bool(np.isnan(samples).any()))
-        units = Batch((samples,), np.ones(len(samples)), np.arange(len(samples), dtype=np.uint64))
-        logs = LocalEngine(self._n_jobs()).map(
-            Source.of(Kind.ROWS, units), lambda b: family.log_density(state, family.prepare(b))
-        )
-        return array, np.concatenate(list(logs))
-
-    def _n_parameters(self) -> int:
-        return self._n_free(int(self.n_components_))
-
-    def _n_free(self, count: int) -> int:
-        """Free parameters of so many components."""
-        width = int(self.n_features_in_)
-        free = {
-            FULL: count * width * (width + 1) // 2,
-            TIED: width * (width + 1) // 2,
-            DIAG: count * width,
-            SPHERICAL: count,
-        }
-        return count - 1 + count * width + free[self.covariance_type]
+    @classmethod
+    def _like(cls, peer: Any, parameters: dict[str, Any]) -> Self:
+        return cls(peer.n_components, covariance_type=peer.covariance_type, **parameters)
 
 
 def _print_pass(name: str, number: int) -> None:

@@ -1,36 +1,51 @@
-"""What all mixtures of Gaussians share: prediction, likelihood, sampling, peers."""
+"""Gaussian mixtures that three moments determine: what they share beyond their read-off."""
 
 from __future__ import annotations
 
+import numbers
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.base import DensityMixin
-from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, RandomState, check_positive_int, generator
-from latensor.diagnostics.mixture_certificate import MixtureCertificate
-from latensor.engines import LocalEngine
-from latensor.estimation.base import LatentEstimator, component_order
+from latensor.arrays import Array, RandomState
+from latensor.diagnostics.mixture_certificate import (
+    DOUBTFUL_OFF_DIAGONAL,
+    NOISE_EDGE,
+    MixtureCertificate,
+    smallest_separation,
+)
+from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
 from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
-from latensor.estimation.mixture_answers import MixtureAnswers
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    N_COMPONENTS,
+    N_JOBS,
+    REFINE,
+    Choice,
+    Interval,
+    Range,
+)
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.moments.batch import Batch, Kind
+from latensor.models.mixtures.estimator import GaussianEstimator
+from latensor.models.mixtures.spherical_read_off import smallest_variance
+from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
 from latensor.moments.rows import RowSample
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.third import WHOLE, ThirdMoment
-from latensor.refinement.family import Family
-from latensor.refinement.gaussian import GaussianFamily, GaussianState
-from latensor.refinement.linear_family import HeldFeatures, LinearFamily
-from latensor.refinement.portfolio import EDGE_FACTOR, search, split_and_merge, spreads
-from latensor.sources.shards import Source
+from latensor.refinement.families.covariances import as_diagonals
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
+from latensor.refinement.mixture_moves import EDGE_FACTOR, split_and_merge, spreads
+from latensor.refinement.mixture_search import search, starts_of
+from latensor.refinement.mixture_starts import Coordinates
 
 # Standard deviations whose cubes are still numbers.
 _NARROWEST = 1e-100
@@ -38,25 +53,33 @@ _NARROWEST = 1e-100
 _SAMPLE_ENTRIES = 2**24
 
 
-def smallest_variance(reg_covar: float, covariance: Any) -> float:
-    """What is added to every variance: `reg_covar`, or rounding where that is zero."""
-    total = float(np.trace(covariance)) / len(covariance)
-    return max(float(reg_covar), np.finfo(float).eps * total or 1e-100)
-
-
 @dataclass(frozen=True)
-class GaussianMixtureModel(Model[GaussianState]):
+class GaussianMixtureModel(Model[MixtureState]):
     """Base of the Gaussian mixtures that are read off mean, covariance and third moment.
 
-    A subclass gives `basis`, `found` (the read-off, with its `state` in the
-    features, or None where three moments do not determine so many components), `densities` and
-    `doubtful`.
+    A subclass gives `basis` and `found`, the read-off, with its `state` in the features, or None
+    where three moments do not determine so many components.
+
+    Attributes
+    ----------
+    n_components : int or "auto"
+    reg_covar : float
+    n_features : int
+    sample_limit : int, rows on which EM runs in memory
+    by_views : bool, whether three views are read off
+    algorithm : of the decomposition
     """
 
     n_components: int | str
     reg_covar: float
     n_features: int
     sample_limit: int
+    by_views: bool = False
+    algorithm: str | Callable[..., Any] = "auto"
+    common: bool = False
+    covariance_type: ClassVar[str] = ""
+    # Below so many features per component three moments alone are not trusted.
+    features_per_component: ClassVar[float] = 1.0
     squares: ClassVar[bool] = False
     # A stream fixes its coordinates once it has seen so many rows.
     pilot_size: ClassVar[int] = 20_000
@@ -77,13 +100,14 @@ class GaussianMixtureModel(Model[GaussianState]):
         """What is read off, or None."""
         raise NotImplementedError(f"{type(self).__name__} must read its components off")
 
-    def densities(self, frame: Frame) -> GaussianFamily:
-        """The family in all features."""
-        raise NotImplementedError(f"{type(self).__name__} must give its family")
-
     def doubtful(self, found: Any, count: int) -> bool:
         """Whether restarts should stand beside what was read off."""
-        raise NotImplementedError(f"{type(self).__name__} must judge its read-off")
+        return count > 1 and (
+            found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL
+            or found.gap < NOISE_EDGE
+            or self.n_features <= count
+            or self.n_features < self.features_per_component * count
+        )
 
     def survey_values(
         self, run: Run, known: Covariance, count: int, streaming: bool
@@ -106,14 +130,18 @@ class GaussianMixtureModel(Model[GaussianState]):
             basis = self.stream_basis(known, min(self.stream_rank(count), self.n_features))
         else:
             basis = self.basis(known, count, values)
-        scale = float(np.sqrt(max(np.trace(known.covariance) / len(known.mean), 1e-200)))
         values |= {
             "centre": known.mean,
             "basis": basis,
             "count": count,
             "floor": smallest_variance(self.reg_covar, known.covariance),
-            "unit": scale,
-            "scale": np.sqrt(np.diag(known.covariance)),
+            "family": GaussianFamily.of(
+                self.covariance_type,
+                known.mean,
+                known.covariance,
+                self.reg_covar,
+                common=self.common,
+            ),
         }
         return Frame(values, {"covariance": summed.recentred(known.mean)}, float(known.count))
 
@@ -147,7 +175,7 @@ class GaussianMixtureModel(Model[GaussianState]):
 
     def read_off(
         self, frame: Frame, moments: Joint, rng: np.random.Generator
-    ) -> Answer[GaussianState]:
+    ) -> Answer[MixtureState]:
         known = moments["covariance"].finalize()
         count = frame["count"]
         found = self.found(frame, moments["third"].central(known), rng)
@@ -155,14 +183,14 @@ class GaussianMixtureModel(Model[GaussianState]):
         evidence = {"found": found, "constant": tuple(int(i) for i in constant)}
         if found is None:
             return Answer(None, evidence, doubtful=True)
-        state = self.densities(frame).inside(found.state)
+        state = frame["family"].inside(found.state)
         return Answer(state, evidence, doubtful=self.doubtful(found, count))
 
     def most_by_moments(self) -> str:
         """How many components three moments determine, and what else to do, as a sentence."""
         raise NotImplementedError(f"{type(self).__name__} must say what moments determine")
 
-    def check_moments(self, frame: Frame, answer: Answer[GaussianState]) -> None:
+    def check_moments(self, frame: Frame, answer: Answer[MixtureState]) -> None:
         found, count, limit = answer.evidence["found"], frame["count"], self.most_by_moments()
         if found is None:
             raise NotIdentifiableError(
@@ -177,183 +205,130 @@ class GaussianMixtureModel(Model[GaussianState]):
                 "samples, or, for a Gaussian mixture, leave refine at 'auto' to fit by likelihood"
             )
 
-    def family(self, frame: Frame) -> Family[GaussianState] | None:
-        return LinearFamily(self.densities(frame))
+    def family(self, frame: Frame) -> GaussianFamily | None:
+        family: GaussianFamily = frame["family"]
+        return family
 
     def sample_size(self, frame: Frame) -> int:
         return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
 
-    def search(self, frame: Frame, search_: Search[GaussianState]) -> Start[GaussianState]:
-        count = frame["count"]
+    def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
+        return self._searched(frame, search_, few=True)
+
+    def _searched(
+        self, frame: Frame, search_: Search[MixtureState], few: bool
+    ) -> Start[MixtureState]:
+        count, family = frame["count"], frame["family"]
         # Equal rows become one of their weight: starts do not depend on how data are repeated.
-        few = RowSample(self.search_size).update(search_.sample.rows, search_.sample.weights)
-        if len(few.samples) < count:
+        distinct = RowSample(self.search_size).update(search_.sample.rows, search_.sample.weights)
+        if len(distinct.samples) < count:
             raise InvalidInputError(
-                f"n_components={count} exceeds the {len(few.samples)} distinct samples of "
-                f"{few.count}: lower n_components or give more samples"
+                f"n_components={count} exceeds the {len(distinct.samples)} distinct samples of "
+                f"{distinct.count}: lower n_components or give more samples"
             )
-        densities = self.densities(frame)
-        starts = [] if search_.state is None else [search_.state]
-        rows = HeldFeatures(densities.features(few.samples), few.weights)
-        found = search(rows, densities, starts, count, search_.rng)
+        keys = np.arange(len(distinct.samples), dtype=np.uint64)
+        sample = Batch((distinct.samples,), distinct.weights, keys)
+        points = family.prepare(sample)
+        known = {} if search_.state is None else {"moments": search_.state}
+        coordinates = Coordinates.of(family, sample, points)
+        starts = starts_of(family, coordinates, count, search_.rng, known, few)
+        found = search(family, points, starts)
         return Start(found.state, found.start, found.n_moves)
 
     def review(
-        self, frame: Frame, search_: Search[GaussianState], answer: Answer[GaussianState]
-    ) -> Start[GaussianState] | None:
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
+    ) -> Start[MixtureState] | None:
         # No mixture of this kind describes the samples, or one component covers two clusters.
         assert answer.state is not None
         if self.widest(frame, search_.sample, answer.state) <= EDGE_FACTOR:
             return None
         if answer.start == "moments" and not answer.doubtful:
-            densities = self.densities(frame)
-            sample = search_.sample
-            rows = HeldFeatures(densities.features(sample.rows), sample.weights)
-            state, _, n_moves = split_and_merge(rows, densities, answer.state)
+            family: GaussianFamily = frame["family"]
+            points = family.prepare(search_.sample)
+            state, _, n_moves = split_and_merge(family, points, answer.state)
             if n_moves:
                 return Start(state, answer.start, n_moves)
-        return self.search(frame, replace(search_, state=None))
+        return self._searched(frame, replace(search_, state=None), few=False)
 
-    def widest(self, frame: Frame, sample: Batch, state: GaussianState) -> float:
+    def widest(self, frame: Frame, sample: Batch, state: MixtureState) -> float:
         """The largest ratio of a component's spread to what its variance and noise explain."""
-        densities = self.densities(frame)
-        features = densities.features(sample.rows)
-        owners = np.argmax(features @ densities.natural(state), axis=1)
-        return float(spreads(features, sample.weights, densities, state, owners)[0].max())
+        family: GaussianFamily = frame["family"]
+        return float(spreads(family, family.prepare(sample), state).max())
 
-    def order(self, frame: Frame, state: GaussianState) -> Array:
-        outside = self.densities(frame).outside(state)
+    def order(self, frame: Frame, state: MixtureState) -> Array:
+        outside = frame["family"].outside(state)
         return component_order(outside.weights, outside.means)
 
-    def permuted(self, state: GaussianState, order: Array) -> GaussianState:
-        return GaussianState(state.weights[order], state.means[order], state.variances[order])
+    def permuted(self, state: MixtureState, order: Array) -> MixtureState:
+        return MixtureState(state.weights[order], state.means[order], state.covariances[order])
 
-    def parameters(self, frame: Frame, state: GaussianState) -> dict[str, Array]:
-        outside = self.densities(frame).outside(state)
+    def parameters(self, frame: Frame, state: MixtureState) -> dict[str, Array]:
+        outside = frame["family"].outside(state)
         return {
             "weights": outside.weights,
             "means": outside.means,
-            "covariances": outside.variances,
+            "covariances": outside.covariances,
         }
 
     def evidence(
-        self, frame: Frame, search_: Search[GaussianState], answer: Answer[GaussianState]
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
         assert answer.state is not None
         return {"spread": self.widest(frame, search_.sample, answer.state)}
 
 
-class GaussianMixtureEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
-    """Base of the Gaussian mixtures: all that follows from weights, means and variances.
+# Settings that all mixtures with EM have.
+EM_PARAMETERS: dict[str, tuple[Range, ...]] = {
+    "refine": REFINE,
+    "tol": (Interval(numbers.Real, 0),),
+    "reg_covar": (Interval(numbers.Real, 0),),
+    "max_iter": (Interval(numbers.Integral, 1),),
+    "n_jobs": N_JOBS,
+}
 
-    A subclass gives `_covariance_type`, `_densities()` (the family in which `_state()` stands)
-    and `_n_free_variances()`.
-    """
 
-    _covariance_type: ClassVar[str] = ""
-    _min_samples: ClassVar[int] = 2
+class MomentMixture(GaussianEstimator):
+    """Base of the Gaussian mixtures that are read off moments: settings and certificate."""
+
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
     _intervals_of = (
         {"weights": PROBABILITY, "means": REAL, "covariances": NOT_NEGATIVE},
         "means",
     )
-    _fitted_names: ClassVar[frozenset[str]] = frozenset(
-        {
-            "weights_",
-            "means_",
-            "covariances_",
-            "precisions_",
-            "precisions_cholesky_",
-            "n_components_",
-            "certificate_",
-            "lower_bound_",
-            "n_iter_",
-            "converged_",
-        }
-    )
+    _parameters = {  # noqa: RUF012
+        "n_components": N_COMPONENTS,
+        "method": (Choice(("moments", "views")),),
+        "algorithm": ALGORITHM,
+        **EM_PARAMETERS,
+    }
 
-    def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Any, Any]:
-        """Samples (n, d) drawn from the mixture and the component (n,) of each.
-
-        In the order of the components, as scikit-learn's.
-
-        Parameters
-        ----------
-        n_samples : int
-        random_state : seed; by default that of the estimator
-        """
-        check_is_fitted(self)
-        n_samples = check_positive_int(n_samples, "n_samples")
-        rng = generator(self.random_state if random_state is None else random_state)
-        shares = np.asarray(self.weights_, dtype=np.float64)
-        counts = rng.multinomial(n_samples, shares / shares.sum())
-        labels = np.repeat(np.arange(self.n_components_), counts)
-        deviations = np.sqrt(np.asarray(self.covariances_, dtype=np.float64))
-        deviations = deviations.reshape(self.n_components_, -1)
-        noise = rng.standard_normal((n_samples, self.n_features_in_))
-        drawn = self.means_[labels] + noise * deviations[labels]
-        return drawn.astype(self.means_.dtype), labels
-
-    def to_sklearn(self) -> Any:
-        """A fitted scikit-learn GaussianMixture with these parameters."""
-        from sklearn.mixture import GaussianMixture
-
-        check_is_fitted(self)
-        peer = GaussianMixture(
-            self.n_components_,
-            covariance_type=self._covariance_type,
-            reg_covar=self.reg_covar,
-            random_state=self.random_state,
-        )
-        for name in (
-            "weights_",
-            "means_",
-            "covariances_",
-            "precisions_",
-            "precisions_cholesky_",
-            "converged_",
-            "n_iter_",
-            "lower_bound_",
-            "n_features_in_",
-        ):
-            setattr(peer, name, getattr(self, name))
-        return peer
-
-    @classmethod
-    def from_sklearn(cls, peer: Any, **parameters: Any) -> Self:
-        """A mixture with the parameters of a fitted scikit-learn GaussianMixture.
-
-        Parameters
-        ----------
-        peer : GaussianMixture, its `covariance_type` that of this class
-        parameters : of this class, n_components excepted
-        """
-        kind = getattr(peer, "covariance_type", None)
-        if kind != cls._covariance_type:
-            raise InvalidInputError(
-                f"peer must be a GaussianMixture with covariance_type={cls._covariance_type!r} "
-                f"for {cls.__name__}, got {peer!r}"
-            )
-        check_is_fitted(peer)
-        model: Self = cls(n_components=peer.n_components, **parameters)
-        model._check_parameters()
-        model.n_features_in_ = peer.means_.shape[1]
-        if hasattr(peer, "feature_names_in_"):
-            model.feature_names_in_ = peer.feature_names_in_
-        model._dtype = peer.means_.dtype
-        state = GaussianState(peer.weights_, peer.means_, peer.covariances_)
-        for name, value in model._parameters_of(state).items():
-            setattr(model, name, value)
-        model.lower_bound_ = peer.lower_bound_
-        model.n_iter_ = peer.n_iter_
-        model.converged_ = peer.converged_
-        return model
+    def __init__(
+        self,
+        n_components: int | str = 2,
+        *,
+        method: str = "moments",
+        algorithm: str | Callable[..., Any] = "auto",
+        refine: int | str = "auto",
+        tol: float = 1e-6,
+        reg_covar: float = 1e-6,
+        max_iter: int = 200,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.method = method
+        self.algorithm = algorithm
+        self.refine = refine
+        self.tol = tol
+        self.reg_covar = reg_covar
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
-        model: GaussianMixtureModel = self._model()  # type: ignore[assignment]
         assert answer.state is not None
-        found = self._parameters_of(model.densities(frame).outside(answer.state))
+        found = self._parameters_of(frame["family"].outside(answer.state))
         return {
             **found,
             "lower_bound_": answer.log_likelihood,
@@ -362,31 +337,18 @@ class GaussianMixtureEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  
             "certificate_": self._certificate(answer, found),
         }
 
-    def _parameters_of(self, state: GaussianState) -> dict[str, Any]:
-        """Weights, means and variances of a state in the features, in their fixed order."""
-        order = component_order(state.weights, state.means)
-        kept = self._dtype
-        covariances = state.variances[order].astype(kept)
-        return {
-            "weights_": state.weights[order].astype(kept),
-            "means_": np.ascontiguousarray(state.means[order], dtype=kept),
-            "covariances_": covariances,
-            "precisions_": 1 / covariances,
-            "precisions_cholesky_": np.sqrt(1 / covariances),
-            "n_components_": len(order),
-        }
-
-    def _certificate(self, answer: Answer[Any], fitted: dict[str, Any]) -> MixtureCertificate:
+    def _certificate(self, answer: Answer[Any], fitted: dict[str, Any]) -> Any:
         found, unknown = answer.evidence["found"], float("nan")
-        method = "moments" if answer.statistics is None else f"{answer.start} + EM"
+        width = self.n_features_in_
+        variances = as_diagonals(self._covariance_type, fitted["covariances_"], width)
         return MixtureCertificate(
             n_components=fitted["n_components_"],
-            n_features=self.n_features_in_,
-            method=method,
+            n_features=width,
+            method="moments" if answer.statistics is None else f"{answer.start} + EM",
             off_diagonal=found.off_diagonal if found is not None else unknown,
             condition=found.condition if found is not None else float("inf"),
             gap=found.gap if found is not None else unknown,
-            separation=self._separation(fitted),
+            separation=smallest_separation(fitted["means_"], np.sqrt(variances)),
             spread=answer.evidence.get("spread", unknown),
             outside=answer.evidence.get("outside", unknown),
             n_moves=answer.n_moves,
@@ -397,34 +359,3 @@ class GaussianMixtureEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
         """What else the certificate says."""
         return ()
-
-    def _state(self) -> GaussianState:
-        return GaussianState(
-            np.asarray(self.weights_, dtype=np.float64),
-            np.asarray(self.means_, dtype=np.float64),
-            np.asarray(self.covariances_, dtype=np.float64),
-        )
-
-    def _joint_logs(self, X: object) -> tuple[Array, Any]:
-        array, samples = self._read_new(X)
-        densities, state = self._densities()
-        natural = np.ascontiguousarray(densities.natural(state))
-        engine = LocalEngine(self._n_jobs())
-        units = Batch((samples,), np.ones(len(samples)), np.arange(len(samples), dtype=np.uint64))
-        logs = engine.map(
-            Source.of(Kind.ROWS, units), lambda b: densities.features(b.rows) @ natural
-        )
-        return array, np.concatenate(list(logs))
-
-    def _n_parameters(self) -> int:
-        count = self.n_components_
-        return int(count - 1 + count * self.n_features_in_ + self._n_free_variances())
-
-    def _separation(self, fitted: dict[str, Any]) -> float:
-        raise NotImplementedError(f"{type(self).__name__} must measure its separation")
-
-    def _densities(self) -> tuple[GaussianFamily, GaussianState]:
-        raise NotImplementedError(f"{type(self).__name__} must give its family")
-
-    def _n_free_variances(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} must count its variances")

@@ -21,7 +21,12 @@ from latensor.models.mixtures.gaussian_starts import (
     read_off_tied,
     simple_start,
 )
-from latensor.models.mixtures.spherical_read_off import identified, read_off, spectrum
+from latensor.models.mixtures.spherical_read_off import (
+    identified,
+    read_off,
+    smallest_variance,
+    spectrum,
+)
 from latensor.moments.batch import Batch
 from latensor.moments.observed import ObservedSums, observed_centre
 from latensor.moments.row_sums import ThirdPowerSums
@@ -31,7 +36,7 @@ from latensor.moments.sums import Folded, Joint
 from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.mixture_moves import collapsed, passes
+from latensor.refinement.mixture_moves import passes
 from latensor.refinement.mixture_search import Search as Found
 from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
@@ -187,26 +192,24 @@ class GaussianModel(Model[MixtureState]):
             inner = None if state is None else frame["family"].inside(state)
             return Answer(inner, evidence, doubtful=True)
         found = read_off(third, count, False, rng)
-        variances = np.maximum(found.state.variances, max(self.reg_covar, 1e-280))
-        state = MixtureState(found.state.weights, found.state.means, self._spherical(variances))
+        state = found.above(smallest_variance(self.reg_covar, known.covariance)).state
+        shape = self._spherical(state.covariances)
+        state = MixtureState(state.weights, state.means, shape)
         evidence["found"] = found
         return Answer(frame["family"].inside(state), evidence, doubtful=True)
 
     def _single(self, family: GaussianFamily, known: Covariance) -> MixtureState:
         """The one Gaussian of a mean and a covariance."""
-        kind, width = self.covariance_type, self.n_features
-        matrix = known.covariance + self.reg_covar * np.eye(width)
-        variances = np.diag(matrix)
+        kind = self.covariance_type
+        variances = np.diag(known.covariance)
         shapes = {
-            FULL: matrix[None],
-            TIED: matrix,
+            FULL: known.covariance[None],
+            TIED: known.covariance,
             DIAG: variances[None],
             SPHERICAL: np.array([variances.mean()]),
         }
         inner = family.inside(MixtureState(np.ones(1), known.mean[None], shapes[kind]))
-        # Rounding of a feature that does not vary, where reg_covar is 0.
-        least = np.finfo(float).eps * family.floor
-        return MixtureState(inner.weights, inner.means, inner.covariances + least)
+        return MixtureState(inner.weights, inner.means, inner.covariances + family.floor)
 
     def _spherical(self, variances: Array) -> Array:
         """Spherical variances (k,) in the shape of the family."""
@@ -276,7 +279,7 @@ class GaussianModel(Model[MixtureState]):
         points: Points,
         count: int,
         rng: np.random.Generator,
-    ) -> Found:
+    ) -> Found[MixtureState]:
         """Starts on imputed rows, first of one Gaussian, then drawn from the mixture found."""
         weight = points.weight
         starts = imputed_starts(family, sample, count, rng)
@@ -291,7 +294,7 @@ class GaussianModel(Model[MixtureState]):
             found = search(family, filled, starts)
             name = best.start if found.start == "best" else f"{found.start}, imputed"
             state, value = passes(family, points, found.state, _PASSES_UNOBSERVED, accelerate=True)
-            if value > best.log_likelihood and not collapsed(family, state, weight).any():
+            if value > best.log_likelihood and not family.collapsed(state, weight).any():
                 best = Found(state, value, name, best.values, found.n_moves)
         return best
 
@@ -351,7 +354,7 @@ class GaussianModel(Model[MixtureState]):
         patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
         return {
             "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
-            "collapsed": int(collapsed(self.family(frame), answer.state, weight).sum()),
+            "collapsed": int(self.family(frame).collapsed(answer.state, weight).sum()),
             "missing": float(missing.mean()),
             "n_patterns": patterns,
         }

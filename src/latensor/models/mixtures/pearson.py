@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -14,22 +13,24 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import RandomState, is_array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.estimation.learn import Answer, Frame, Search, Start
-from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import Choice
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Run
 from latensor.estimation.sample_source import as_batches, is_weighted_matrix
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_base import (
-    GaussianMixtureEstimator,
+    EM_PARAMETERS,
     GaussianMixtureModel,
-    smallest_variance,
+    MomentMixture,
 )
 from latensor.models.mixtures.pearson_roots import Root, sixth_error, solve
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.univariate import PowerSums, SixMoments
 from latensor.refinement.em import em
-from latensor.refinement.gaussian import GaussianState, SphericalFamily
+from latensor.refinement.families.covariances import SPHERICAL
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.value_files import storable
@@ -111,8 +112,8 @@ def _shape(found: PearsonCertificate) -> Statement:
 class PearsonModel(GaussianMixtureModel):
     """What six moments of numbers on a line say about two Gaussians."""
 
-    is_single: bool
-    tol: float
+    is_single: bool = False
+    tol: float = 1e-9
     first_steps: ClassVar[int] = 0
 
     def survey(self, run: Run, streaming: bool) -> Frame:
@@ -134,7 +135,9 @@ class PearsonModel(GaussianMixtureModel):
             "centre": np.array([known.mean]),
             "unit": deviation,
             "count": 2,
-            "floor": smallest_variance(self.reg_covar, np.array([[deviation**2]])),
+            "family": GaussianFamily.of(
+                SPHERICAL, np.array([known.mean]), np.array([[deviation**2]]), self.reg_covar
+            ),
         }
         return Frame(
             values, {"powers": powers.recentred(known.mean, deviation)}, float(known.count)
@@ -150,25 +153,25 @@ class PearsonModel(GaussianMixtureModel):
 
     def read_off(
         self, frame: Frame, moments: Joint, rng: np.random.Generator
-    ) -> Answer[GaussianState]:
+    ) -> Answer[MixtureState]:
         known = moments["powers"].finalize()
         roots = solve(known)
         evidence = {"roots": roots, "known": known}
         if not roots or not roots[0].exact:
             return Answer(None, evidence, doubtful=True)
-        return Answer(self.densities(frame).inside(roots[0].state), evidence, doubtful=True)
+        return Answer(frame["family"].inside(roots[0].state), evidence, doubtful=True)
 
     def read_near(
-        self, frame: Frame, moments: Joint, rng: np.random.Generator, state: GaussianState
-    ) -> Answer[GaussianState]:
+        self, frame: Frame, moments: Joint, rng: np.random.Generator, state: MixtureState
+    ) -> Answer[MixtureState]:
         # Noise may make another root the best; it is another optimum, not the spread of this one.
         roots = solve(moments["powers"].finalize())
         if not roots:
             return Answer(None)
-        densities = self.densities(frame)
-        return Answer(densities.inside(_nearest(roots, densities.outside(state))))
+        family = frame["family"]
+        return Answer(family.inside(_nearest(roots, family.outside(state))))
 
-    def check_moments(self, frame: Frame, answer: Answer[GaussianState]) -> None:
+    def check_moments(self, frame: Frame, answer: Answer[MixtureState]) -> None:
         if answer.state is None:
             raise NotIdentifiableError(
                 "no two Gaussians have the first five moments of these samples (Pearson's "
@@ -176,13 +179,10 @@ class PearsonModel(GaussianMixtureModel):
                 "to go by likelihood"
             )
 
-    def densities(self, frame: Frame) -> SphericalFamily:
-        return SphericalFamily(frame["centre"], None, False, frame["floor"], frame["unit"])
-
-    def search(self, frame: Frame, search_: Search[GaussianState]) -> Start[GaussianState]:
-        densities, roots = self.densities(frame), search_.evidence["roots"]
-        starts = [("moments", densities.inside(root.state)) for root in roots[:_MOST_ROOTS]]
-        starts.append(("split at the mean", _split(search_.sample, densities)))
+    def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
+        family, roots = frame["family"], search_.evidence["roots"]
+        starts = [("moments", family.inside(root.state)) for root in roots[:_MOST_ROOTS]]
+        starts.append(("split at the mean", _split(search_.sample, family)))
         if not search_.to_convergence:
             return Start(starts[0][1], starts[0][0])
         tried = [
@@ -200,17 +200,17 @@ class PearsonModel(GaussianMixtureModel):
         return Start(tried[best].state, starts[best][0])
 
     def review(
-        self, frame: Frame, search_: Search[GaussianState], answer: Answer[GaussianState]
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> None:
         return None
 
     def evidence(
-        self, frame: Frame, search_: Search[GaussianState], answer: Answer[GaussianState]
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
         return {}
 
 
-class PearsonMixture(GaussianMixtureEstimator):
+class PearsonMixture(MomentMixture):
     """Two Gaussians on a line, as Pearson took his crabs apart in 1894 (monograph 1.1).
 
     The first five moments leave a polynomial of degree nine, each of whose admissible roots is a
@@ -222,7 +222,8 @@ class PearsonMixture(GaussianMixtureEstimator):
     n_components : 2
     refine : "auto", or the number of passes of expectation maximization; 0 for moments only
     tol : float, log-likelihood per sample that EM may leave to gain
-    reg_covar : float, added to both variances by EM, as in scikit-learn
+    reg_covar : float, added to both variances by EM; in the squared unit of X, at most that
+        fraction of its variance
     max_iter : int, passes of EM over the sample in memory
     random_state : seed of `sample` and of the rows that roots are tried on
     n_jobs : int or None, threads; changes nothing but the time
@@ -254,15 +255,8 @@ class PearsonMixture(GaussianMixtureEstimator):
     2
     """
 
-    _covariance_type: ClassVar[str] = "spherical"
-    _parameters = {  # noqa: RUF012
-        "n_components": (Choice((2,)),),
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
+    _covariance_type = SPHERICAL
+    _parameters = {"n_components": (Choice((2,)),), **EM_PARAMETERS}  # noqa: RUF012
 
     def __init__(
         self,
@@ -285,7 +279,7 @@ class PearsonMixture(GaussianMixtureEstimator):
 
     def _model(self) -> PearsonModel:
         single = np.dtype(self._dtype) == np.float32
-        return PearsonModel(2, self.reg_covar, 1, self._row_limit, single, self.tol)
+        return PearsonModel(2, self.reg_covar, 1, self._row_limit, is_single=single, tol=self.tol)
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         batches = as_batches(X, _is_batch)
@@ -310,9 +304,7 @@ class PearsonMixture(GaussianMixtureEstimator):
         check_is_fitted(self)
         return read_new(self, _column(X))
 
-    def _certificate(  # type: ignore[override]
-        self, answer: Answer[Any], fitted: dict[str, Any]
-    ) -> PearsonCertificate:
+    def _certificate(self, answer: Answer[Any], fitted: dict[str, Any]) -> PearsonCertificate:
         known = answer.evidence["known"]
         exact = [root for root in answer.evidence["roots"] if root.exact]
         gap = abs(float(fitted["means_"][0, 0]) - float(fitted["means_"][1, 0]))
@@ -323,15 +315,6 @@ class PearsonMixture(GaussianMixtureEstimator):
             separation=gap / float(np.sqrt(fitted["covariances_"].max())),
             gaussian_p_value=_gaussian_p_value(known),
         )
-
-    def _densities(self) -> tuple[SphericalFamily, GaussianState]:
-        state = self._state()
-        center = state.weights @ state.means
-        family = SphericalFamily(center, None, False, 0.0, 1.0)
-        return family, GaussianState(state.weights, state.means - center, state.variances)
-
-    def _n_free_variances(self) -> int:
-        return 2
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -357,7 +340,7 @@ def _gaussian_p_value(known: SixMoments) -> float:
     return float(np.exp(-known.weight / 12 * (skewness**2 + kurtosis**2 / 4)))
 
 
-def _nearest(roots: tuple[Root, ...], fitted: GaussianState) -> GaussianState:
+def _nearest(roots: tuple[Root, ...], fitted: MixtureState) -> MixtureState:
     """Of the mixtures that the moments allow, that whose means are nearest to the fitted ones."""
     known = np.sort(fitted.means[:, 0])
     return min(
@@ -404,9 +387,9 @@ class _Columns:
         return map(_column_of, self.batches)
 
 
-def _split(sample: Batch, family: SphericalFamily) -> GaussianState:
+def _split(sample: Batch, family: GaussianFamily) -> MixtureState:
     """The two halves on either side of the mean."""
-    values, weights = sample.rows[:, 0] - family.center[0], sample.weights
+    values, weights = family.prepare(sample).rows[:, 0], sample.weights
     parts = []
     for side in (values < 0, values >= 0):
         share = float(weights[side].sum())
@@ -414,4 +397,4 @@ def _split(sample: Batch, family: SphericalFamily) -> GaussianState:
         spread = float(weights[side] @ (values[side] - mean) ** 2) / share if share > 0 else 0.0
         parts.append((max(share, 1e-6 * float(weights.sum())), mean, spread + family.floor))
     shares, means, variances = (np.array(column) for column in zip(*parts, strict=True))
-    return GaussianState(shares / shares.sum(), means[:, None], variances)
+    return MixtureState(shares / shares.sum(), means[:, None], variances)

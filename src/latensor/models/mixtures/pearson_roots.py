@@ -22,7 +22,7 @@ import numpy as np
 from numpy.polynomial import polynomial
 
 from latensor.moments.univariate import SixMoments
-from latensor.refinement.gaussian import GaussianState
+from latensor.refinement.families.gaussian_densities import MixtureState
 
 _NEWTON_STEPS = 20
 _LEAST_VARIANCE = 1e-6
@@ -37,13 +37,13 @@ class Root:
 
     Attributes
     ----------
-    state : GaussianState, means of shape (2, 1)
+    state : MixtureState, means of shape (2, 1)
     exact : bool, whether it meets the first five moments
     misfit : float, distance of its third to sixth moments to those of the samples: each difference
         in units of its spread under a Gaussian, root of p!
     """
 
-    state: GaussianState
+    state: MixtureState
     exact: bool
     misfit: float
 
@@ -73,7 +73,7 @@ def solve(moments: SixMoments) -> tuple[Root, ...]:
     for weights, means, variances in found:
         gaps = _gaps(weights, means, variances, standard)
         deviation = scale * moments.unit
-        state = GaussianState(
+        state = MixtureState(
             weights, moments.mean + deviation * means[:, None], deviation**2 * variances
         )
         root = Root(state, bool(np.abs(gaps[:3]).max() < _MET), float(np.linalg.norm(gaps)))
@@ -86,7 +86,7 @@ def _same(one: Root, other: Root, scale: float) -> bool:
     means = np.abs(np.sort(one.state.means[:, 0]) - np.sort(other.state.means[:, 0]))
     weights = np.abs(np.sort(one.state.weights) - np.sort(other.state.weights))
     deviations = np.abs(
-        np.sort(np.sqrt(one.state.variances)) - np.sort(np.sqrt(other.state.variances))
+        np.sort(np.sqrt(one.state.covariances)) - np.sort(np.sqrt(other.state.covariances))
     )
     return bool(max(means.max() / scale, weights.max(), deviations.max() / scale) < 1e-5)
 
@@ -199,6 +199,6 @@ def sixth_error(root: Root, moments: SixMoments) -> float:
     """How far the sixth central moment is from the mixture's, in standard errors."""
     state = root.state
     means = (state.means[:, 0] - moments.mean) / moments.unit
-    model = mixture_moments(state.weights, means, state.variances / moments.unit**2, 12)
+    model = mixture_moments(state.weights, means, state.covariances / moments.unit**2, 12)
     spread = np.sqrt(max(model[12] - model[6] ** 2, 0.0) / moments.weight)
     return float(abs(moments.central[6] - model[6]) / spread) if spread > 0 else float("inf")

@@ -15,8 +15,8 @@ from latensor.models.mixtures.diagonal import DiagonalEstimator, DiagonalModel
 from latensor.moments.batch import Batch
 from latensor.moments.extremes import Extremes
 from latensor.moments.sums import Folded, Joint
-from latensor.refinement.family import Family
-from latensor.refinement.gaussian import DiagonalFamily, GaussianState
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
 
 # Standard errors by which noise carries a mean out of the range of its feature.
 _NOISE = 3.0
@@ -33,19 +33,19 @@ class ProductModel(DiagonalModel):
             "about 2 x n_components features are needed, 3 x for method='views'; lower n_components"
         )
 
-    def family(self, frame: Frame) -> Family[GaussianState] | None:
+    def family(self, frame: Frame) -> None:
         return None
 
-    def log_density(self, frame: Frame, state: GaussianState, units: Batch) -> Array:
-        densities = self.densities(frame)
-        return densities.features(units.rows) @ densities.natural(pooled(state))
+    def log_density(self, frame: Frame, state: MixtureState, units: Batch) -> Array:
+        family: GaussianFamily = frame["family"]
+        return family.log_density(pooled(state), family.prepare(units))
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         return {**super().moments(frame), "extremes": Extremes()}
 
     def read_off(
         self, frame: Frame, moments: Joint, rng: np.random.Generator
-    ) -> Answer[GaussianState]:
+    ) -> Answer[MixtureState]:
         """Parameters from moments; means a little beyond the range of a feature are brought back.
 
         No conditional mean lies outside the range of its feature. What noise carries out of it, up
@@ -55,23 +55,23 @@ class ProductModel(DiagonalModel):
         answer = super().read_off(frame, moments, rng)
         if answer.state is None:
             return answer
-        densities, range_ = self.densities(frame), moments["extremes"]
-        state = densities.outside(answer.state)
+        family, range_ = frame["family"], moments["extremes"]
+        state = family.outside(answer.state)
         nearest = np.clip(state.means, range_.low, range_.high)
         beyond = np.abs(state.means - nearest)
         weight = state.weights * moments["covariance"].finalize().weight
-        noise = _NOISE * np.sqrt(state.variances / weight[:, None])
+        noise = _NOISE * np.sqrt(state.covariances / weight[:, None])
         means = np.where(beyond <= noise, nearest, state.means)
         widths = np.where(range_.high > range_.low, range_.high - range_.low, 1.0)
         outside = float((np.where(beyond <= noise, 0.0, beyond) / widths).max())
-        inside = densities.inside(GaussianState(state.weights, means, state.variances))
+        inside = family.inside(MixtureState(state.weights, means, state.covariances))
         return replace(answer, state=inside, evidence={**answer.evidence, "outside": outside})
 
 
-def pooled(state: GaussianState) -> GaussianState:
+def pooled(state: MixtureState) -> MixtureState:
     """A state with the mean variances of all components."""
-    mean = np.broadcast_to(state.weights @ state.variances, state.variances.shape)
-    return GaussianState(state.weights, state.means, mean)
+    mean = np.broadcast_to(state.weights @ state.covariances, state.covariances.shape)
+    return MixtureState(state.weights, state.means, mean)
 
 
 class ProductMixture(DiagonalEstimator):
@@ -140,11 +140,10 @@ class ProductMixture(DiagonalEstimator):
             self.algorithm,
         )
 
-    def _densities(self) -> tuple[DiagonalFamily, GaussianState]:
-        family, state = super()._densities()
-        return family, pooled(state)
+    def _for_densities(self) -> MixtureState:
+        return pooled(self._state())
 
-    def _n_free_variances(self) -> int:
+    def _n_variances(self, count: int) -> int:
         return int(self.n_features_in_)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
 from latensor.models.mixtures.feature_views import frames_of, read_views
 from latensor.models.mixtures.spherical_read_off import spectral_gap
 from latensor.moments.third import ThirdMoment
-from latensor.refinement.gaussian import GaussianState
+from latensor.refinement.families.gaussian_densities import MixtureState
 
 _FACTOR_ROUNDS = 500
 # Rounds before any are mixed, and those without progress that end them.
@@ -45,7 +45,7 @@ class ProductReadOff:
 
     Attributes
     ----------
-    state : GaussianState, conditional means and variances (k, d) in the features
+    state : MixtureState, conditional means and variances (k, d) in the features
     uniqueness : (d,), the mean variance of every feature given the component
     off_diagonal : float, of the joint diagonalization
     condition : float, of the whitening
@@ -54,7 +54,7 @@ class ProductReadOff:
         basis: between 1 (all features tell alike) and d / (k-1) (one feature tells alone)
     """
 
-    state: GaussianState
+    state: MixtureState
     uniqueness: Any
     off_diagonal: float
     condition: float
@@ -234,7 +234,7 @@ def _assemble(
 ) -> ProductReadOff:
     means = mixture.points @ factors.loadings.T
     variances = _variances(means, mixture.weights, squares, factors.uniqueness)
-    state = GaussianState(mixture.weights, moment.mean + means * scale, variances * scale**2)
+    state = MixtureState(mixture.weights, moment.mean + means * scale, variances * scale**2)
     rank = factors.loadings.shape[1]
     values = factors.values[:rank]
     correlation = moment.covariance / np.outer(scale, scale)
@@ -304,7 +304,7 @@ def read_partition(
     weights, means = found.mixture.weights, found.means
     uniqueness = np.maximum(1 - weights @ means**2, _LEAST_UNIQUENESS)
     variances = _variances(means, weights, squares, uniqueness)
-    state = GaussianState(weights, moment.mean + means * scale, variances * scale**2)
+    state = MixtureState(weights, moment.mean + means * scale, variances * scale**2)
     return ProductReadOff(
         state,
         uniqueness * scale**2,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -10,24 +9,12 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array, RandomState
-from latensor.diagnostics.mixture_certificate import (
-    DOUBTFUL_OFF_DIAGONAL,
-    NOISE_EDGE,
-    smallest_separation,
-)
 from latensor.estimation.learn import Frame
-from latensor.estimation.parameters import (
-    ALGORITHM,
-    N_COMPONENTS,
-    N_JOBS,
-    REFINE,
-    Choice,
-    Interval,
-)
+from latensor.estimation.parameters import Choice
 from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.mixtures.feature_views import check_streamed, maps_between, rotation
-from latensor.models.mixtures.gaussian_base import GaussianMixtureEstimator, GaussianMixtureModel
+from latensor.models.mixtures.gaussian_base import GaussianMixtureModel, MomentMixture
 from latensor.models.mixtures.spherical_read_off import (
     SphericalReadOff,
     identified,
@@ -37,16 +24,14 @@ from latensor.models.mixtures.spherical_read_off import (
 )
 from latensor.moments.second import Covariance
 from latensor.moments.third import ThirdMoment
-from latensor.refinement.gaussian import GaussianState, SphericalFamily
+from latensor.refinement.families.covariances import SPHERICAL
 
 
 @dataclass(frozen=True)
 class SphericalModel(GaussianMixtureModel):
     """The settings of a spherical mixture, and what its moments say."""
 
-    common: bool
-    by_views: bool
-    algorithm: str | Callable[..., Any]
+    covariance_type: ClassVar[str] = SPHERICAL
 
     def check_streaming(self) -> None:
         if self.by_views:
@@ -93,20 +78,8 @@ class SphericalModel(GaussianMixtureModel):
             found = read_off(moment, count, self.common, rng, self.algorithm)
         return found.above(frame["floor"])
 
-    def doubtful(self, found: SphericalReadOff, count: int) -> bool:
-        if count == 1:
-            return False
-        return (
-            found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL
-            or found.gap < NOISE_EDGE
-            or count >= self.n_features
-        )
 
-    def densities(self, frame: Frame) -> SphericalFamily:
-        return SphericalFamily(frame["centre"], None, self.common, frame["floor"], frame["unit"])
-
-
-class SphericalGaussianMixture(GaussianMixtureEstimator):
+class SphericalGaussianMixture(MomentMixture):
     """Gaussian clusters with spherical covariances: weights, means and variances (monograph 4.2.1).
 
     x = mu_j + noise of variance s_j in every direction, with probability w_j. Mean, covariance
@@ -123,7 +96,8 @@ class SphericalGaussianMixture(GaussianMixtureEstimator):
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
     refine : "auto", or the number of passes of expectation maximization; 0 for moments only
     tol : float, log-likelihood per sample that EM may leave to gain
-    reg_covar : float, added to every variance by EM, as in scikit-learn
+    reg_covar : float, added to every variance by EM; in the squared unit of X, at most that
+        fraction of its variance
     max_iter : int, passes of EM over the sample in memory
     random_state : seed of the decomposition and of the starts
     n_jobs : int or None, threads; changes nothing but the time
@@ -140,17 +114,10 @@ class SphericalGaussianMixture(GaussianMixtureEstimator):
     certificate_ : MixtureCertificate
     """
 
-    _covariance_type: ClassVar[str] = "spherical"
+    _covariance_type = SPHERICAL
     _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
+        **MomentMixture._parameters,
         "variance": (Choice(("differing", "common")),),
-        "method": (Choice(("moments", "views")),),
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
     }
 
     def __init__(
@@ -167,16 +134,18 @@ class SphericalGaussianMixture(GaussianMixtureEstimator):
         random_state: RandomState = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_components = n_components
+        super().__init__(
+            n_components,
+            method=method,
+            algorithm=algorithm,
+            refine=refine,
+            tol=tol,
+            reg_covar=reg_covar,
+            max_iter=max_iter,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
         self.variance = variance
-        self.method = method
-        self.algorithm = algorithm
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _model(self) -> SphericalModel:
         return SphericalModel(
@@ -184,19 +153,10 @@ class SphericalGaussianMixture(GaussianMixtureEstimator):
             self.reg_covar,
             self.n_features_in_,
             self._row_limit,
-            self.variance == "common",
             self.method == "views",
             self.algorithm,
+            self.variance == "common",
         )
 
-    def _separation(self, fitted: dict[str, Any]) -> float:
-        return smallest_separation(fitted["means_"], np.sqrt(fitted["covariances_"]))
-
-    def _densities(self) -> tuple[SphericalFamily, GaussianState]:
-        state = self._state()
-        center = state.weights @ state.means
-        family = SphericalFamily(center, None, False, 0.0, 1.0)
-        return family, GaussianState(state.weights, state.means - center, state.variances)
-
-    def _n_free_variances(self) -> int:
-        return 1 if self.variance == "common" else int(self.n_components_)
+    def _n_variances(self, count: int) -> int:
+        return 1 if self.variance == "common" else count

@@ -20,7 +20,7 @@ from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
 from latensor.models.mixtures.feature_views import read_views
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import symmetric_product
-from latensor.refinement.gaussian import GaussianState
+from latensor.refinement.families.gaussian_densities import MixtureState
 
 # Variances further than this from their mean are noise of the read-off.
 _VARIANCE_RANGE = (0.2, 5.0)
@@ -39,7 +39,7 @@ class SphericalReadOff:
 
     Attributes
     ----------
-    state : GaussianState, in the features
+    state : MixtureState, in the features
     basis : (d, k - 1), the directions in which the means vary
     variance : float, the mean variance of a component
     off_diagonal : float, of the joint diagonalization
@@ -47,7 +47,7 @@ class SphericalReadOff:
     gap : float, smallest spread of the means over the largest that noise gives
     """
 
-    state: GaussianState
+    state: MixtureState
     basis: Any
     variance: float
     off_diagonal: float
@@ -57,7 +57,7 @@ class SphericalReadOff:
     def above(self, floor: float) -> SphericalReadOff:
         """The same with variances of at least `floor`."""
         state = self.state
-        raised = GaussianState(state.weights, state.means, np.maximum(state.variances, floor))
+        raised = MixtureState(state.weights, state.means, np.maximum(state.covariances, floor))
         return replace(self, state=raised, variance=max(self.variance, floor))
 
 
@@ -77,6 +77,12 @@ def identified(n_components: int, n_features: int, common: bool) -> bool:
     if n_components <= n_features:
         return True
     return n_components == n_features + 1 and common and n_features >= 2
+
+
+def smallest_variance(reg_covar: float, covariance: Any) -> float:
+    """The least variance of a component: `reg_covar`, at most that fraction of the data's."""
+    total = float(np.trace(covariance)) / len(covariance)
+    return max(reg_covar * min(1.0, total), np.finfo(float).eps * total) or 1e-100
 
 
 def read_off(
@@ -170,7 +176,7 @@ def read_rotation(
         slope = (norms - (mixture.weights * squares) @ mixture.points) / (n_features + 2)
     low, high = _VARIANCE_RANGE
     variances = np.clip(noise + mixture.points @ slope, low * noise, high * noise)
-    state = GaussianState(mixture.weights, moment.mean + shifted, variances)
+    state = MixtureState(mixture.weights, moment.mean + shifted, variances)
     basis = spectrum(moment.covariance)[1][:, :rank]
     return SphericalReadOff(state, basis, noise, mixture.off_diagonal, found.condition, found.gap)
 
@@ -199,12 +205,12 @@ def _whitened(
 
 def _state(
     moment: ThirdMoment, mixture: HomogeneousMixture, lift: Any, noise: float, slope: Any
-) -> GaussianState:
+) -> MixtureState:
     means = moment.mean + mixture.points @ lift.T
     low, high = _VARIANCE_RANGE
     smallest = max(noise, np.finfo(float).tiny)
     variances = np.clip(noise + mixture.points @ slope, low * smallest, high * smallest)
-    return GaussianState(mixture.weights, means, variances)
+    return MixtureState(mixture.weights, means, variances)
 
 
 def _search_variance(

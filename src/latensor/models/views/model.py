@@ -32,11 +32,10 @@ from latensor.moments.views import (
     leading_directions,
     standardized,
 )
-from latensor.refinement.em import best_start
-from latensor.refinement.portfolio import plus_plus
+from latensor.refinement.mixture_search import search
+from latensor.refinement.mixture_starts import plus_plus
 
 _RESTARTS = 3
-_TRIAL_STEPS = 15
 # Below this many times the noise of a correlation, starts stand beside the moments.
 _DOUBTFUL_GAP = 2.0
 # Fraction of the marginal in the probabilities that start EM: none of them is zero.
@@ -85,7 +84,9 @@ class ViewMixtureModel(Model[ViewState]):
             "count": count,
             "means": tuple(known.means),
             "scales": scales,
-            "floors": tuple(np.maximum(float(self.reg_covar) / s**2, 1e-100) for s in scales),
+            "floors": tuple(
+                np.maximum(self.reg_covar * np.minimum(1 / s**2, 1.0), 1e-100) for s in scales
+            ),
         }
         return Frame(values, {"covariances": summed.recentred(centres)}, float(known.count))
 
@@ -168,21 +169,22 @@ class ViewMixtureModel(Model[ViewState]):
     def search(self, frame: Frame, search_: Search[ViewState]) -> Start[ViewState]:
         count, found = frame["count"], search_.evidence["found"]
         _refuse_copies(search_.sample, count)
-        starts = [] if search_.state is None else [blended(search_.state, self.kinds)]
+        starts = {}
+        if search_.state is not None:
+            starts["moments"] = blended(search_.state, self.kinds)
         doubtful = found is None or (
             count > 1 and (found.off_diagonal >= DOUBTFUL_OFF_DIAGONAL or found.gap < _DOUBTFUL_GAP)
         )
         if starts and not (doubtful and search_.to_convergence):
-            return Start(starts[0])
-        densities = self.densities(frame)
-        features = densities.features(search_.sample.parts)
-        rows, weights = features[:, densities.distances()], search_.sample.weights
-        names = ["moments"] * len(starts) + ["k-means++"] * _RESTARTS
-        for _ in range(_RESTARTS):
-            centres = plus_plus(rows, weights, count, search_.rng)
-            starts.append(densities.starting(features, weights, centres))
-        best, climb = best_start(search_.fold, search_.family, starts, max_iter=_TRIAL_STEPS)
-        return Start(climb.state, names[best])
+            return Start(starts["moments"])
+        densities, sample = self.densities(frame), search_.family.prepare(search_.sample)
+        for i in range(_RESTARTS):
+            rows = sample.rows[:, densities.distances()]
+            centres = plus_plus(rows, sample.weights, count, search_.rng)
+            name = f"k-means++ {i + 1}"
+            starts[name] = densities.starting(sample.rows, sample.weights, centres)
+        best = search(search_.family, sample, starts, move=False)
+        return Start(best.state, best.start)
 
     def order(self, frame: Frame, state: ViewState) -> Array:
         order: Array = component_order(state.weights, np.hstack(state.means))

@@ -48,7 +48,8 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
     algorithm : "auto" (joint diagonalization), or one of `latensor.decomposition`
     refine : "auto", or the number of passes of expectation maximization; 0 for moments only
     tol : float, log-likelihood per sample that EM may leave to gain
-    reg_covar : float, added to every Gaussian variance by EM
+    reg_covar : float, added to every Gaussian variance by EM; in the squared unit of a
+        feature, at most that fraction of its variance
     max_iter : int, passes of EM over the sample in memory
     random_state : seed of the decomposition and of the starts
     n_jobs : int or None, threads; changes nothing but the time

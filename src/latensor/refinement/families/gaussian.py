@@ -23,6 +23,7 @@ from latensor.refinement.families.covariances import (
     as_matrices,
     cholesky,
     log_determinants,
+    smallest_variances,
 )
 from latensor.refinement.families.gaussian_densities import (
     Densities,
@@ -48,6 +49,11 @@ _MOST_ROWS = 20_000
 _SMALLEST_WEIGHT = 1e-10
 # Logarithms of deviations move at most this far from the last step when it is extrapolated.
 _LONGEST_STEP = 1.5
+# Variances whose inverses and products are numbers too.
+_SMALLEST_VARIANCE = 1e-280
+# A component is collapsed if its smallest variance is this part of that of all rows while it has
+# fewer than 5 rows per feature.
+_COLLAPSED, _ROWS_PER_FEATURE = 1e-4, 5
 # Rows completed at a time.
 _BLOCK = 1024
 
@@ -65,6 +71,7 @@ class GaussianFamily(Family[MixtureState]):
     floor : what is added to covariances in these coordinates: (d, d) full and tied, (d,) diag,
         a number for spherical
     products : bool, whether full covariances work on the products of the entries of a row
+    common : bool, whether all spherical components share one variance
     """
 
     covariance_type: str
@@ -72,6 +79,7 @@ class GaussianFamily(Family[MixtureState]):
     transform: Any
     floor: Any
     products: bool = False
+    common: bool = False
 
     @staticmethod
     def of(
@@ -83,10 +91,13 @@ class GaussianFamily(Family[MixtureState]):
         missing: bool = False,
         count: int = 1,
         n_rows: float = 0.0,
+        common: bool = False,
     ) -> GaussianFamily:
         """The family in coordinates in which data of this mean and covariance are standardized.
 
-        `reg_covar` is in the units of the data: T' (reg_covar I) T in these coordinates.
+        `reg_covar` is in the squared units of the data, but no more than that fraction of the
+        variance v of a feature, so that small units are fitted as well as large ones:
+        T' diag(reg_covar min(1, v)) T in these coordinates.
 
         Parameters
         ----------
@@ -95,6 +106,7 @@ class GaussianFamily(Family[MixtureState]):
         reg_covar : float, added to all variances
         missing : bool, whether entries may be unobserved
         count, n_rows : components and rows, which decide what is cheaper
+        common : bool, whether all spherical components share one variance
         """
         eps = np.finfo(float).eps
         width = len(mean)
@@ -104,26 +116,27 @@ class GaussianFamily(Family[MixtureState]):
             or (count >= _COMPONENTS_PER_FEATURE * width and size <= _MOST_HELD)
         )
         variances = np.maximum(np.diag(covariance), 0.0)
-        least = max(float(reg_covar), eps * float(variances.max(initial=0.0)), 1e-280)
+        # What equal entries vary by.
+        rounding = np.maximum((16 * eps * np.asarray(mean)) ** 2, _SMALLEST_VARIANCE)
         # Rounding of E y^2 - (E y)^2, in coordinates where E y^2 is 1.
-        rounding = 16 * eps
+        least = 16 * eps
         if covariance_type == SPHERICAL:
-            scale = 1 / np.sqrt(max(float(variances.mean()), least))
-            floor = max(reg_covar * scale**2, rounding)
-            return GaussianFamily(covariance_type, mean, np.full(width, scale), floor)
+            unit = float(variances.mean())
+            unit = unit if unit > float(rounding.mean()) else 1.0
+            transform = np.full(width, 1 / np.sqrt(unit))
+            floor = max(reg_covar * min(1 / unit, 1.0), least)
+            return GaussianFamily(covariance_type, mean, transform, floor, common=common)
+        # Each feature has a unit of its own: one that varies little is not rounding of others.
+        squares = np.where(variances > rounding, variances, 1.0)
+        units, added = np.sqrt(squares), reg_covar * np.minimum(1 / squares, 1.0)
         if covariance_type == DIAG or missing:
-            # Each feature has a unit of its own: one that varies little is not rounding of others.
-            own = np.maximum(variances, max(float(reg_covar), 1e-280))
-            scales = 1 / np.sqrt(own)
-            floors = np.maximum(reg_covar * scales**2, rounding)
-            floor = floors if covariance_type == DIAG else np.diag(floors)
-            return GaussianFamily(covariance_type, mean, scales, floor, products)
-        units = np.sqrt(np.maximum(variances, max(float(reg_covar), 1e-280)))
+            floors = np.maximum(added, least)
+            floors = floors if covariance_type == DIAG else np.diag(floors)
+            return GaussianFamily(covariance_type, mean, 1 / units, floors, products)
         values, vectors = np.linalg.eigh(covariance / units / units[:, None])
-        values = np.maximum(values, max(width * eps, 1e-280))
-        transform = vectors / np.sqrt(values) / units[:, None]
-        floor = reg_covar * transform.T @ transform + rounding * np.eye(width)
-        return GaussianFamily(covariance_type, mean, transform, floor, products)
+        turned = vectors / np.sqrt(np.maximum(values, width * eps))
+        floors = (turned.T * added) @ turned + least * np.eye(width)
+        return GaussianFamily(covariance_type, mean, turned / units[:, None], floors, products)
 
     @property
     def width(self) -> int:
@@ -146,8 +159,10 @@ class GaussianFamily(Family[MixtureState]):
             gaps[missing] = 0.0
             return self._incomplete(gaps, batch, ~missing)
         inner = gaps * self.transform if self.transform.ndim == 1 else gaps @ self.transform
-        products = products_of(inner) if self.products else None
-        return Points((inner,), batch.weights, batch.keys, products)
+        if not self.products and self.covariance_type in (FULL, TIED):
+            return Points((inner,), batch.weights, batch.keys)
+        products = products_of(self.covariance_type, inner)
+        return Points((products[:, : self.width],), batch.weights, batch.keys, products)
 
     def _incomplete(self, gaps: Any, batch: Batch, observed: Any) -> Points:
         # Whitening mixes entries: unobserved ones are then left in the units of the features.
@@ -322,8 +337,11 @@ class GaussianFamily(Family[MixtureState]):
             covariances = np.where(unseen, state.covariances, scatter)
         else:
             scatter = second - (sums["observed"] * means**2).sum(axis=1)
-            scatter = np.maximum(scatter, 0.0) / seen.sum(axis=1) + self.floor
-            covariances = np.where(unseen.all(axis=1), state.covariances, scatter)
+            if self.common:
+                scatter = np.full(len(counts), max(float(scatter.sum()), 0.0) / seen.sum())
+            else:
+                scatter = np.maximum(scatter, 0.0) / seen.sum(axis=1)
+            covariances = np.where(unseen.all(axis=1), state.covariances, scatter + self.floor)
         return MixtureState(weights, means, covariances)
 
     def complete(self, sums: dict[str, Any], state: MixtureState) -> float:
@@ -349,6 +367,14 @@ class GaussianFamily(Family[MixtureState]):
             return value - float((scatter / variances).sum()) / 2
         scatter = second + (observed * means**2 - 2 * means * first).sum(axis=1)
         return value - float((scatter / state.covariances).sum()) / 2
+
+    def collapsed(self, state: MixtureState, weight: float) -> Array:
+        """Which components (k,) have shrunk onto fewer rows than determine a covariance."""
+        if self.covariance_type == TIED:
+            return np.zeros(len(state.weights), dtype=bool)
+        narrow = smallest_variances(self.covariance_type, state.covariances) < _COLLAPSED
+        few = state.weights * weight < _ROWS_PER_FEATURE * self.width
+        return np.asarray(narrow & few)
 
     # ------------------------------------------------------------------ coordinates of states
     def pack(self, state: MixtureState) -> Any:
@@ -377,6 +403,7 @@ class GaussianFamily(Family[MixtureState]):
             known = np.log(like.covariances) / 2
             logs = vector[last:].reshape(like.covariances.shape)
             logs = np.clip(logs, known - _LONGEST_STEP, known + _LONGEST_STEP)
+            logs = np.full(count, weights @ logs) if self.common else logs
             return MixtureState(weights, means, np.maximum(np.exp(2 * logs), self.floor))
         matrices = 1 if self.covariance_type == TIED else count
         rows, columns = np.tril_indices(width, -1)

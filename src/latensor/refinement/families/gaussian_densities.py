@@ -56,7 +56,8 @@ class Points(Batch):
     Attributes
     ----------
     parts : (rows,), zero where unobserved
-    products : (n, m), (y, y_a y_b for a <= b, 1) of every row; None where they are not used
+    products : (n, m), features in which log densities are linear, the last of them 1; None where
+        they are not used
     observed : (n, d) zeros and ones for diag and spherical, None where all entries are
     patterns : which entries are observed for full and tied, None where all are
     order : (n,), where each row stood before those of one pattern were brought together
@@ -90,9 +91,21 @@ class Points(Batch):
         )
 
 
-def products_of(inner: Any) -> Any:
-    """(y, y_a y_b for a <= b, 1) of rows y (n, d)."""
+def products_of(kind: str, inner: Any) -> Any:
+    """Features of rows y (n, d) in which log densities are linear.
+
+    (y, y_a y_b for a <= b, 1) for full covariances, (y, y_a^2, 1) for diagonal ones, and
+    (y, |y|^2, 1) for spherical ones.
+    """
     n_rows, width = inner.shape
+    if kind != FULL:
+        result = np.empty((n_rows, 2 * width + 1 if kind == DIAG else width + 2))
+        result[:, :width], result[:, -1] = inner, 1.0
+        if kind == DIAG:
+            np.multiply(inner, inner, out=result[:, width:-1])
+        else:
+            np.einsum("ij,ij->i", inner, inner, out=result[:, width])
+        return result
     result = np.empty((n_rows, (width + 1) * (width + 2) // 2))
     result[:, :width] = inner
     place = width
@@ -124,10 +137,11 @@ class Densities:
             self.constants = self.logs - (self.width * _LOG_TWO_PI + logs) / 2
             self.inverse = inverse_factors(self.lower)
             self.narrow = bool(np.diagonal(self.lower, axis1=-2, axis2=-1).min() ** 2 < _NARROW)
-            self._natural: Any = None
             self._joined: Any = None
         else:
             self.variances = as_diagonals(self.kind, state.covariances, self.width)
+            self.narrow = False
+        self._natural: Any = None
 
     def blocks(self, points: Points) -> Iterator[Points]:
         """Rows few enough to work on at a time."""
@@ -146,7 +160,7 @@ class Densities:
 
     def joint(self, points: Points) -> tuple[Any, Any]:
         """Log w_j + log p(y | j) (n, k), and what `sums` can use again."""
-        if self.kind in (DIAG, SPHERICAL):
+        if self.kind in (DIAG, SPHERICAL) and points.products is None:
             return self._diagonal(points), None
         if points.patterns is not None:
             matrices = np.ascontiguousarray(
@@ -169,7 +183,13 @@ class Densities:
     @property
     def natural(self) -> Any:
         """The coefficients (m, k) of the joint log densities in the products of a row."""
-        if self._natural is None:
+        if self._natural is None and self.kind != FULL:
+            precisions, means = 1 / self.variances, self.state.means
+            entries = _LOG_TWO_PI + np.log(self.variances) + means**2 * precisions
+            halves = -precisions.T[:1] / 2 if self.kind == SPHERICAL else -precisions.T / 2
+            constants = self.logs - entries.sum(axis=1) / 2
+            self._natural = np.vstack([(means * precisions).T, halves, constants])
+        elif self._natural is None:
             precisions = self.inverse @ np.swapaxes(self.inverse, 1, 2)
             slopes = (precisions @ self.state.means[:, :, None])[:, :, 0]
             rows, columns = np.triu_indices(self.width)
@@ -250,6 +270,17 @@ class Densities:
         if "products" not in found:
             return found
         sums, width = found.pop("products"), self.width
+        if self.kind != FULL:
+            first, counts = sums[:, :width], sums[:, -1]
+            second = sums[:, width:-1] if self.kind == DIAG else sums[:, width]
+            observed = np.repeat(counts[:, None], width, axis=1)
+            return {
+                **found,
+                "count": counts,
+                "first": first,
+                "second": second,
+                "observed": observed,
+            }
         second = np.empty((self.count, width, width))
         rows, columns = np.triu_indices(width)
         second[:, rows, columns] = sums[:, width:-1]
