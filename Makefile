@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
-	bench-topics bench-topics-stream bench-mixtures
+	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees
 .PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-regression bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
@@ -91,6 +91,12 @@ bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components besid
 	$(BIN)/python -m benchmarks.gaussian_mixtures
 	$(BIN)/python -m benchmarks.hmm
 	$(BIN)/python -m benchmarks.ica
+
+bench-graphs: $(VENV)/.installed-dev  ## Communities beside regularized spectral clustering and scikit-learn
+	$(BIN)/python -m benchmarks.graphs --write
+
+bench-trees: $(VENV)/.installed-dev  ## Latent trees beside neighbour joining
+	$(BIN)/python -m benchmarks.trees --write
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

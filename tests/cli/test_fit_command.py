@@ -51,7 +51,16 @@ def planted():
     which = np.repeat([f"s{j}" for j in range(6)], symbols.lengths)
     part = np.repeat(np.arange(4), points.lengths)
     grouped = named(views[0], "x") | named(views[1], "y") | named(views[2], "z")
+    network = make.make_block_model(80, 2, alpha0=0.1, degree=15, random_state=0)
+    edges = np.argwhere(np.triu(network.adjacency.toarray()))
+    sites = make.make_tree(300, 6, model="general", random_state=0).X
     return {
+        "communities": (
+            {"from": edges[:, 0], "to": edges[:, 1]},
+            ["--components", "2"],
+            (edges,),
+        ),
+        "tree": (named(sites), [], (sites,)),
         "spherical": (named(spherical), ["--components", "3"], (spherical,)),
         "diagonal": (named(diagonal), ["--components", "2"], (diagonal,)),
         "gaussian": (
@@ -98,11 +107,13 @@ def test_every_model_gives_the_answer_of_the_library(run, planted, tmp_path, nam
     entry = MODELS[NAMES.index(name)]
     chosen = options[options.index("--covariance") + 1] if "--covariance" in options else None
     more = {} if chosen is None else {"covariance_type": chosen}
-    count = {} if name == "pearson" else {"n_components": int(options[1])}
+    count = {"n_components": int(options[1])} if "--components" in options else {}
     model = getattr(lt, entry.model)(**count, **more, random_state=0).fit(*arguments)
     told = strict(tmp_path / "found" / "parameters.json")
     with np.load(tmp_path / "found" / "parameters.npz", allow_pickle=False) as saved:
         for parameter in entry.parameters:
+            if not hasattr(model, f"{parameter}_"):
+                continue
             expected = getattr(model, f"{parameter}_")
             several = isinstance(expected, list)
             for t, part in enumerate(expected if several else [expected]):
@@ -404,3 +415,50 @@ def test_empty_fields_were_not_observed(run, tmp_path, model):
         tmp_path / "found" / ("labels.csv" if model == "gaussian" else "states.csv")
     ).read_text()
     assert len(labels.splitlines()) == 201
+
+
+def test_named_nodes_weights_and_an_adjacency(run, planted, tmp_path):
+    edges = planted["communities"][2][0]
+    names = np.array([f"n{i:02}" for i in range(80)])
+    weights = np.ones(len(edges))
+    table(tmp_path / "e.csv", {"a": names[edges[:, 0]], "b": names[edges[:, 1]], "w": weights})
+    result = run("communities", "e.csv", "--components", 2, "--weights", "w", "--out", "found")
+    assert result.exit_code == 0, result.output
+    assert "edges with weights" in result.output
+    with open(tmp_path / "found" / "memberships.csv", newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    model = lt.MixedMembershipBlockModel(2, random_state=0).fit(edges)
+    assert [row["node"] for row in rows] == names.tolist()
+    assert [int(row["community"]) for row in rows] == model.labels_.tolist()
+    adjacency = np.zeros((80, 80))
+    adjacency[edges[:, 0], edges[:, 1]] = adjacency[edges[:, 1], edges[:, 0]] = 1
+    np.save(tmp_path / "a.npy", adjacency)
+    again = run("communities", "a.npy", "--components", 2, "--out", "again")
+    assert again.exit_code == 0, again.output
+    first, second = (np.load(tmp_path / f / "parameters.npz") for f in ("found", "again"))
+    np.testing.assert_array_equal(first["membership"], second["membership"])
+    assert "--weights is for edges" in run("communities", "a.npy", "--weights", "x").output
+    assert "has the columns" in run("communities", "e.csv", "--weights", "x").output
+
+
+def test_sequences_become_a_tree(run, planted, tmp_path):
+    sites = planted["tree"][2][0]
+    letters = np.array(list("ACGT"))[sites.T]
+    text = "".join(f">t{i}\n{''.join(row)}\n" for i, row in enumerate(letters))
+    (tmp_path / "s.fasta").write_text(text)
+    result = run("tree", "s.fasta", "--out", "found")
+    assert result.exit_code == 0, result.output
+    assert "6 sequences of 300 sites, symbols ACGT" in result.output
+    newick = (tmp_path / "found" / "tree.nwk").read_text()
+    model = lt.LatentTree(random_state=0).fit(sites)
+    assert newick.strip() == model.newick(
+        [f"t{i}" for i in range(6)], support=True, root="midpoint"
+    )
+    scope = {}
+    exec("\n".join(strict(tmp_path / "found" / "parameters.json")["reproduce"]["python"]), scope)
+    np.testing.assert_array_equal(scope["model"].leafprob_, model.leafprob_)
+    assert "not for FASTA" in run("tree", "s.fasta", "--columns", "0").output
+    assert run("tree", "none.fasta").exit_code != 0
+    points = lt.datasets.make_tree(200, 5, model="gaussian", random_state=0).X
+    table(tmp_path / "p.csv", named(points))
+    assert run("tree", "p.csv", "--out", "points").exit_code == 0

@@ -29,6 +29,8 @@ Examples:
   latensor fit gaussian-hmm vowels.npz --array x --lengths lengths --covariance full
   latensor fit multi-view patients.csv --views age,bmi:g1-g20:p1-p9 --components 4
   latensor fit ica ecg.npy --components auto --out heart
+  latensor fit communities friends.csv --components 3 --out friends
+  latensor fit tree primates.fasta --out primates
   latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
 """
 _READING = ("columns", "array", "lengths", "weights", "views", "kinds", "transpose")
@@ -182,7 +184,7 @@ def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     if "kinds" in settings:
         settings["kinds"] = [kind.strip() for kind in settings["kinds"].split(",")]
     count = entry.components if options["components"] is None else options["components"]
-    chosen = {} if count is None else {"n_components": count}
+    chosen = {} if count is None else {entry.counted: count}
     return {**chosen, **settings, "random_state": options["seed"]}
 
 

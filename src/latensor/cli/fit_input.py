@@ -118,6 +118,11 @@ def read_symbols(reading: Reading) -> Data:
     return _with_lengths(reading, table, data)
 
 
+def whole_table(reading: Reading) -> tuple[Table, list[int]]:
+    """The table of a file, and the columns that are meant."""
+    return _chosen(reading)
+
+
 def _chosen(reading: Reading) -> tuple[Table, list[int]]:
     """The table of a file, and its columns but those that name sequences or weights."""
     array = reading.array

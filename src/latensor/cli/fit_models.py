@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 
 from latensor.cli.fit_input import (
     Data,
@@ -14,6 +14,16 @@ from latensor.cli.fit_input import (
     read_points,
     read_rows,
     read_symbols,
+)
+from latensor.cli.fit_networks import (
+    community_rows,
+    draw_communities,
+    draw_tree,
+    read_edges,
+    read_leaves,
+    tree_rows,
+    write_memberships,
+    write_newick,
 )
 from latensor.cli.fit_tables import nearest
 from latensor.cli.fit_views import read_pair, read_views
@@ -43,6 +53,9 @@ class Kind:
     picture : the file with the figure
     draw : the figure, by `lt.plots`, of a model and its data
     rows : the table that is printed
+    write : writes `result`; None for what is asked of rows
+    unit : what a log-likelihood is an average over
+    count : how many there are; None for the number of components
     """
 
     noun: tuple[str, str]
@@ -50,6 +63,9 @@ class Kind:
     picture: str
     draw: Callable[[Any, Any, Data], Any]
     rows: Callable[[Any, Data, int], Rows]
+    write: Callable[[IO[bytes], Any, Data], None] | None = None
+    unit: str = "row"
+    count: Callable[[Any], int] | None = None
 
 
 def _names(data: Data) -> tuple[str, ...] | None:
@@ -81,6 +97,24 @@ _MIXTURE = Kind(("components", "component"), "labels.csv", "clusters.png", _clus
 _LINE = Kind(("components", "component"), "labels.csv", "density.png", _clusters, mixture_rows)
 _STATES = Kind(("states", "state"), "states.csv", "states.png", _states, chain_rows)
 _SOURCES = Kind(("sources", "source"), "sources.npy", "signals.png", _signals, source_rows)
+_COMMUNITIES = Kind(
+    ("communities", "community"),
+    "memberships.csv",
+    "communities.png",
+    draw_communities,
+    community_rows,
+    write_memberships,
+    "pair of nodes",
+)
+_TREE = Kind(
+    ("hidden nodes", "hidden node"),
+    "tree.nwk",
+    "tree.png",
+    draw_tree,
+    tree_rows,
+    write_newick,
+    count=lambda model: model.tree_.n_hidden,
+)
 _PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png", _scores, principal_rows)
 _CANONICAL = Kind(
     ("pairs of directions", "pair of directions"),
@@ -106,6 +140,7 @@ class Entry:
         sets (None for those that say what to read)
     parameters : the fitted parameters that are saved, without their underscore
     components : what --components is unless given; None for the model's own
+    counted : the parameter that --components sets
     """
 
     name: str
@@ -117,6 +152,7 @@ class Entry:
     options: dict[str, str | None]
     parameters: tuple[str, ...]
     components: int | str | None = "auto"
+    counted: str = "n_components"
 
 
 def _options(reading: tuple[str, ...], **settings: str) -> dict[str, str | None]:
@@ -239,6 +275,29 @@ MODELS = (
         ("correlations", "x_weights", "y_weights", "x_mean", "y_mean"),
         None,
     ),
+    Entry(
+        "communities",
+        "MixedMembershipBlockModel",
+        "communities of a network whose nodes may belong to several",
+        "an edge in every row: two columns of nodes and, if any, their weight; or an adjacency",
+        _COMMUNITIES,
+        read_edges,
+        _options(("--columns", "--array", "--weights"), refine="refine", jobs="n_jobs"),
+        ("membership", "block_matrix", "activity", "alpha"),
+        None,
+    ),
+    Entry(
+        "tree",
+        "LatentTree",
+        "the tree behind the columns of a table, or behind aligned sequences",
+        "a column for every leaf, symbols from 0 or measurements; or sequences (.fasta)",
+        _TREE,
+        read_leaves,
+        _options(_ROWS, refine="refine", jobs="n_jobs"),
+        ("startprob", "edgeprob", "leafprob", "correlation", "mean", "deviation"),
+        None,
+        "n_states",
+    ),
 )
 # What people type who come from elsewhere.
 _MEANT = {
@@ -248,6 +307,10 @@ _MEANT = {
     "hmm": "categorical-hmm or gaussian-hmm",
     "fastica": "ica",
     "multiview": "multi-view",
+    "graph": "communities",
+    "network": "communities",
+    "sbm": "communities",
+    "phylogeny": "tree",
     "lda": "the command latensor topics",
     "topics": "the command latensor topics",
 }

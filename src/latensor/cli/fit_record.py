@@ -30,6 +30,9 @@ def parameters_of(model: Any, names: Sequence[str]) -> dict[str, Any]:
     """The fitted parameters by name, views as `means_0`, `means_1`, ..."""
     found: dict[str, Any] = {}
     for name in names:
+        if not hasattr(model, f"{name}_"):
+            # Not all models of a class have all of them.
+            continue
         value = getattr(model, f"{name}_")
         if isinstance(value, list):
             found |= {f"{name}_{t}": np.asarray(each) for t, each in enumerate(value)}

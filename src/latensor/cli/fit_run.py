@@ -91,7 +91,7 @@ def print_findings(run: Run) -> None:
     assert run.data is not None
     data = run.data
     kind, console, model = run.entry.kind, run.console, run.model
-    count = _count(model)
+    count = _count(run)
     automatic = run.arguments.get("n_components") == "auto"
     chosen = ", as many as the data speak for" if automatic else ""
     say(console, f"{run.entry.model}: {count} {kind.noun[count == 1]}{chosen}")
@@ -104,7 +104,10 @@ def print_findings(run: Run) -> None:
     say(console, f"\n{WORDING(model.certificate_)}")
 
 
-def _count(model: Any) -> int:
+def _count(run: Run) -> int:
+    model, count = run.model, run.entry.kind.count
+    if count is not None:
+        return count(model)
     return int(getattr(model, "n_components_", 0)) or len(model.correlations_)
 
 
@@ -125,7 +128,7 @@ def _likelihood(run: Run, meter: Meter) -> str:
     value = float(model.score(*data.arguments))
     if run.entry.kind.result == "states.csv":
         value /= data.n_rows
-    text = f"Log-likelihood per row {value:.5g}"
+    text = f"Log-likelihood per {run.entry.kind.unit} {value:.5g}"
     if hasattr(model, "bic"):
         text += f", BIC {model.bic(*data.arguments):,.6g}"
     return text
@@ -140,7 +143,7 @@ def save(run: Run, output: Output, figure: bool) -> None:
     certificate = certificate_content(model)
     content = {
         "model": entry.model,
-        "n_components": _count(model),
+        "n_components": _count(run),
         "features": list(data.names),
         "parameters": found,
         "certificate": certificate,
@@ -154,7 +157,10 @@ def save(run: Run, output: Output, figure: bool) -> None:
     with progress_meter(run.console) as meter:
         meter.step("asking for every row")
         name = entry.kind.result
-        write_answers(name, output.open(name), model, data)
+        if entry.kind.write is not None:
+            entry.kind.write(output.open(name), model, data)
+        else:
+            write_answers(name, output.open(name), model, data)
         if figure:
             meter.step("drawing")
             _draw(run, output)

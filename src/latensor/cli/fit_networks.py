@@ -1,0 +1,137 @@
+"""Networks and trees at the command line: how they are read, what is printed and written."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import IO, Any
+
+import numpy as np
+
+from latensor.cli.fit_input import Data, Reading, read_incomplete, whole_table
+from latensor.cli.fit_tables import listed
+from latensor.cli.fit_words import Rows, number
+from latensor.cli.refusal import Refusal
+
+_FASTA = (".fasta", ".fa", ".fna", ".faa", ".fas")
+# Leaves of an edge that a line can bear.
+_LEAVES = 4
+
+
+def read_edges(reading: Reading) -> Data:
+    """Edges (m, 2), or (m, 3) with weights, or the rows of an adjacency."""
+    table, columns = whole_table(replace(reading, weights=None))
+    code: tuple[str, ...]
+    if len(columns) not in (2, 3):
+        if reading.weights is not None:
+            raise Refusal("--weights is for edges, one in a row: the file holds an adjacency")
+        rows = table.numbers(columns)
+        code = ("import numpy as np", f"X = {table.code(columns)}")
+        return Data((rows,), len(rows), f"an adjacency of {len(rows):,} nodes", (), code, "X")
+    weighted = [c for c in columns if table.names[c] == reading.weights]
+    if reading.weights is not None and not weighted:
+        known = listed([table.names[c] for c in columns])
+        raise Refusal(f"--weights={reading.weights}: {reading.file} has the columns {known}")
+    ends = [c for c in columns if c not in weighted][:2]
+    weighted = weighted or [c for c in columns if c not in ends]
+    words = [table.words(c) for c in ends]
+    names: tuple[str, ...] = ()
+    if any(column.dtype.kind not in "biuf" for column in words):
+        text = np.stack([column.astype(str) for column in words], axis=1)
+        found, numbers = np.unique(text, return_inverse=True)
+        names = tuple(map(str, found))
+        edges = numbers.reshape(-1, 2).astype(np.float64)
+        parts = ", ".join(table.code([c], words=True) for c in ends)
+        lines = [
+            f"edges = np.unique(np.stack([{parts}], 1), return_inverse=True)[1].reshape(-1, 2)"
+        ]
+    else:
+        edges = table.numbers(ends)
+        lines = [f"edges = {table.code(ends)}"]
+    if weighted:
+        edges = np.column_stack([edges, table.numbers(weighted)])
+        lines.append(f"edges = np.column_stack([edges, {table.code(weighted)}])")
+    shape = f"{len(edges):,} edges{' with weights' if weighted else ''}"
+    code = ("import numpy as np", *lines)
+    return Data((edges,), len(edges), shape, names, code, "edges")
+
+
+def read_leaves(reading: Reading) -> Data:
+    """Leaves in columns, or aligned sequences of a FASTA file."""
+    name = reading.file.name.lower().removesuffix(".gz")
+    if not name.endswith(_FASTA):
+        return read_incomplete(reading)
+    if reading.columns or reading.array or reading.weights or reading.transpose:
+        raise Refusal("--columns, --array, --weights and --transpose are not for FASTA files")
+    from latensor.sources import read_alignment
+
+    if not reading.file.is_file():
+        raise Refusal(f"{reading.file} is no file")
+    found = read_alignment(reading.file)
+    sites, count = found.X.shape
+    shape = f"{count} sequences of {sites:,} sites, symbols {found.alphabet}"
+    code = (
+        "from latensor.sources import read_alignment",
+        f"X = read_alignment({str(reading.file)!r}).X",
+    )
+    return Data((found.X,), sites, shape, tuple(found.names), code, "X")
+
+
+def community_rows(model: Any, data: Data, width: int) -> Rows:
+    """Sizes of the communities, and how often their members are linked."""
+    sizes = model.membership_.sum(axis=0)
+    block = model.block_matrix_
+    rows = []
+    for j, size in enumerate(sizes):
+        others = [block[j, i] for i in range(len(sizes)) if i != j]
+        between = number(np.mean(others)) if others else "-"
+        rows.append([str(j), f"{size:,.1f}", number(block[j, j]), between])
+    return ["community", "nodes", "rate within", "to others"], rows
+
+
+def tree_rows(model: Any, data: Data, width: int) -> Rows:
+    """Inner edges, the least supported first: the leaves that they part from the others."""
+    tree, names = model.tree_, _leaf_names(model, data)
+    below = tree.below()
+    rows = []
+    found = sorted(tree.splits().values(), key=lambda v: (np.nan_to_num(tree.support[v], nan=2), v))
+    for v in found:
+        side = below[v] if 2 * below[v].sum() <= tree.n_observed else ~below[v]
+        parted = [names[i] for i in np.flatnonzero(side).tolist()]
+        support = tree.support[v]
+        shown = f"{support:.2f}" if np.isfinite(support) else "-"
+        rows.append([f"{listed(parted, _LEAVES)}", str(len(parted)), number(tree.length[v]), shown])
+    return ["edge to", "leaves", "length", "support"], rows
+
+
+def _leaf_names(model: Any, data: Data) -> Sequence[str]:
+    count = model.tree_.n_observed
+    return data.names if len(data.names) == count else [str(i) for i in range(count)]
+
+
+def write_memberships(stream: IO[bytes], model: Any, data: Data) -> None:
+    """A line for every node: its community and all memberships."""
+    n, k = model.membership_.shape
+    names = data.names if len(data.names) == n else [str(i) for i in range(n)]
+    head = ["node", "community", *(f"membership {j}" for j in range(k))]
+    lines = [",".join(head)]
+    for name, label, shares in zip(names, model.labels_, model.membership_, strict=True):
+        quoted = '"' + name.replace('"', '""') + '"' if set(name) & set('",\n\r') else name
+        lines.append(",".join([quoted, str(label), *(f"{share:.6g}" for share in shares)]))
+    stream.write(("\n".join(lines) + "\n").encode("utf-8"))
+
+
+def write_newick(stream: IO[bytes], model: Any, data: Data) -> None:
+    """The tree with lengths and support."""
+    text = model.newick(_leaf_names(model, data), support=True, root="midpoint")
+    stream.write((text + "\n").encode("utf-8"))
+
+
+def draw_communities(plots: Any, model: Any, data: Data) -> Any:
+    """The figure of `lt.plots`."""
+    return plots.communities(model, *data.arguments)
+
+
+def draw_tree(plots: Any, model: Any, data: Data) -> Any:
+    """The figure of `lt.plots`."""
+    return plots.tree(model, names=_leaf_names(model, data))
