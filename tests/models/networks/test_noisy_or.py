@@ -264,3 +264,14 @@ def test_bad_input_is_refused_with_a_cure():
     # By likelihood it can still be fitted, and the certificate says what it rests on.
     few = lt.NoisyOrNetwork(2, random_state=0, max_iter=2000).fit(rows[:, :2])
     assert "too few features vary for moments" in str(few.certificate_)
+
+
+@pytest.mark.parametrize("d, frequency", [(8, 0.1), (30, 0.03), (60, 0.1)])
+def test_independent_features_have_no_causes(d, frequency):
+    for seed in range(2):
+        samples = np.random.default_rng(seed).random((2000, d)) < frequency
+        model = lt.NoisyOrNetwork("auto", random_state=0)
+        model.fit(samples.astype(float))
+        assert model.n_components_ == 1
+        assert model.selection_.reason == "no pair of features interacts above noise"
+        assert model.certificate_.verdict != "stable"

@@ -13,9 +13,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+from scipy.linalg import eigh
 
 from latensor.arrays import Array
 from latensor.decomposition import JointDiagonalization
@@ -30,6 +32,9 @@ _MEMORY = 6
 _ROUNDS = 60
 # Rounds without a smaller step than ever, after which there is nothing more to gain.
 _STALLED = 8
+# Simulations of independent features, and the samples of which their pairs are drawn at most.
+_SIMULATIONS = 12
+_MOST_SAMPLES = 10**15
 # Counts below one half are not told from zero.
 _LEAST = 0.5
 # Probabilities that are no certainty, so that logarithms stay finite.
@@ -86,10 +91,25 @@ class Interactions:
         np.fill_diagonal(found, 0.0)
         return cls(off, scale, found, weight)
 
-    @property
+    @cached_property
     def edge(self) -> float:
-        """The largest eigenvalue of a scaled matrix of pairs that is noise only."""
-        return 2.0 * float(np.sqrt(np.count_nonzero(self.scale) / self.weight))
+        """The largest eigenvalue that pairs of independent features as frequent as these give.
+
+        By simulation, as pairs of rare features have long tails and few features large deviations;
+        that pairs are not independent of each other widens the spectrum from 2 s to 2 s + s^2,
+        s^2 = d / n (Marchenko and Pastur).
+        """
+        rng, size = np.random.default_rng(0), min(round(self.weight), _MOST_SAMPLES)
+        ones = np.where(self.scale > 0, -np.expm1(self.off), 0.0)
+        upper = np.triu_indices(len(ones), 1)
+        found = []
+        for _ in range(_SIMULATIONS):
+            pairs = np.diag(ones * size)
+            pairs[upper] = rng.binomial(size, (ones[upper[0]] * ones[upper[1]]))
+            pairs.T[upper] = pairs[upper]
+            found.append(top_eigenvalue(Interactions.of(pairs, size).pairs))
+        wider = 1 + np.sqrt(np.count_nonzero(ones) / size) / 2
+        return float(wider * (np.mean(found) + 3 * np.std(found, ddof=1)))
 
 
 def complete(
@@ -102,6 +122,7 @@ def complete(
     """
     matrix = pairs.copy()
     values, vectors = np.empty(0), np.empty((len(pairs), 0))
+    rounds = rounds if rank else 0
     points: list[Array] = []
     steps: list[Array] = []
     for _ in range(rounds):
@@ -121,20 +142,39 @@ def complete(
     return values, vectors, diagonal
 
 
-def count_causes(known: Interactions, limit: int) -> tuple[int, Array]:
-    """How many causes the pairs show: those above noise once their number is completed.
+def top_eigenvalue(pairs: Array) -> float:
+    """The largest eigenvalue of a matrix of pairs (d, d) without its diagonal."""
+    matrix = pairs.copy()
+    np.fill_diagonal(matrix, 0.0)
+    last = len(pairs) - 1
+    return float(eigh(matrix, eigvals_only=True, subset_by_index=[last, last])[0])
 
-    Also the last eigenvalues of the completed matrix of ranks 1, 2, ..., up to the first one that
+
+def left_over(pairs: Array, values: Array, vectors: Array) -> float:
+    """The largest eigenvalue of what a matrix of low rank leaves of all pairs.
+
+    The diagonal, which is free, is left out: completed, it would make a cause out of noise.
+    """
+    return top_eigenvalue(pairs - (vectors * values) @ vectors.T)
+
+
+def count_causes(known: Interactions, limit: int) -> tuple[int, Array]:
+    """How many causes the pairs show: one more as long as what is left over is no noise.
+
+    Also the largest eigenvalues of what is left over by 0, 1, ... causes, up to the first one that
     is noise, or to the limit.
     """
     d = len(known.pairs)
-    spectrum = []
+    spectrum: list[float] = []
     diagonal = np.zeros(d)
+    values, vectors = np.empty(0), np.empty((d, 0))
     for rank in range(1, min(limit, d) + 1):
-        values, _, diagonal = complete(known.pairs, rank, diagonal, _COMPLETIONS, 0.01 * known.edge)
-        spectrum.append(float(values[-1]))
+        spectrum.append(left_over(known.pairs, values, vectors))
         if spectrum[-1] <= known.edge:
             break
+        values, vectors, diagonal = complete(
+            known.pairs, rank, diagonal, _COMPLETIONS, 0.01 * known.edge
+        )
     count = sum(value > known.edge for value in spectrum)
     return max(count, 1), np.array(spectrum)
 
@@ -259,7 +299,9 @@ def read_off(
     state = NoisyOrState(prior, components, np.clip(leak, 1 - CERTAIN, CERTAIN))
     off_diagonal = float(getattr(found, "off_diagonal", np.nan))
     smallest = max(float(values[-1]), 1e-300)
-    gap = smallest / known.edge if known.edge > 0 else np.inf
+    fewer = complete(known.pairs, count - 1, np.zeros(d), _COMPLETIONS, tolerance)
+    weakest = left_over(known.pairs, *fewer[:2])
+    gap = weakest / known.edge if known.edge > 0 else np.inf
     return NoisyOrReadOff(state, off_diagonal, float(values[0]) / smallest, gap)
 
 
