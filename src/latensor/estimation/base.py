@@ -31,6 +31,18 @@ from latensor.sources.collections import as_partitioned
 from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
+# Parameters that say how a fit runs, not what is fitted.
+_NOT_OF_THE_MODEL = frozenset(
+    {"random_state", "n_jobs", "verbose", "warm_start", "callback", "max_iter", "tol", "n_init"}
+)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two settings are equal; arrays by their entries."""
+    if hasattr(one, "shape") or hasattr(other, "shape"):
+        return bool(np.array_equal(np.asarray(one), np.asarray(other)))
+    return one is other or bool(one == other)
+
 
 class UndeterminedAttributeError(AttributeError, NotIdentifiableError):
     """A fitted attribute that the data do not determine: `hasattr` says no, an access says why."""
@@ -204,6 +216,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                     f"other has seen {theirs} features, but self {mine}: only models of the same "
                     "features can be merged"
                 )
+        self._check_alike(other)
         mine, theirs = self._resumed(self._stream), self._resumed(other._stream)
         if mine.frame is None and theirs.frame is not None:
             mine = self._summed(mine, theirs)
@@ -212,6 +225,23 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._stream = self._fixed(mine.merged(theirs))
         self._forget()
         return self
+
+    def _check_alike(self, other: Self) -> None:
+        """Refuse a model of other settings, or of features of other names."""
+        mine, theirs = self.get_params(deep=False), other.get_params(deep=False)
+        for name in sorted(mine.keys() - _NOT_OF_THE_MODEL):
+            if not _is_same(mine[name], theirs[name]):
+                raise InvalidInputError(
+                    f"other has {name}={theirs[name]!r}, but self {name}={mine[name]!r}: only "
+                    "models of the same settings can be merged"
+                )
+        names = [getattr(model, "feature_names_in_", None) for model in (self, other)]
+        if all(each is not None for each in names) and not np.array_equal(*names):
+            differing = int(np.argmax(names[0] != names[1]))
+            raise InvalidInputError(
+                f"feature {differing} of other is {names[1][differing]!r}, but "
+                f"{names[0][differing]!r} of self: only models of the same features can be merged"
+            )
 
     def spawn(self) -> Self:
         """An empty model for a second worker, whose samples can be merged into this one exactly.

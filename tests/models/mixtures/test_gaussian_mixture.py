@@ -4,12 +4,14 @@ import pickle
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.mixture import GaussianMixture as Peer
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
+from latensor.datasets.mixtures import make_spherical_mixture
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import read_off_tied
 from latensor.moments.third import ThirdMoment
@@ -338,4 +340,60 @@ def test_a_saved_model_answers_and_goes_on(tmp_path):
     more = hidden(planted(300, 7)[0], 0.1)
     np.testing.assert_allclose(
         loaded.partial_fit(more).means_, model.partial_fit(more).means_, atol=1e-10
+    )
+
+
+def test_warm_starts_of_single_passes_converge_together():
+    samples = make_spherical_mixture(400, 3, 3, separation=4, random_state=0).samples
+    model = lt.GaussianMixture(3, max_iter=1, warm_start=True, tol=1e-4, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        model.fit(samples)
+    assert not model.converged_
+    for _ in range(60):
+        if model.converged_:
+            break
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(samples)
+    assert model.converged_
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lt.GaussianMixture(2), lt.SphericalGaussianMixture(2), lt.DiagonalGaussianMixture(2)],
+    ids=lambda m: type(m).__name__,
+)
+def test_a_weight_beside_which_others_vanish_is_named(model):
+    samples = np.random.default_rng(0).standard_normal((50, 3))
+    weights = np.ones(50)
+    weights[7] = 1e100
+    with pytest.raises(InvalidInputError, match=r"sample_weight\[7\] is 1e\+100, beside which"):
+        model.fit(samples, sample_weight=weights)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lt.GaussianMixture(3), lt.SphericalGaussianMixture(3), lt.DiagonalGaussianMixture(3)],
+    ids=lambda m: type(m).__name__,
+)
+@pytest.mark.parametrize("scale", [1e-10, 1e10])
+def test_units_do_not_matter(model, scale):
+    samples = make_spherical_mixture(600, 4, 3, separation=6, random_state=0).samples
+    model.set_params(random_state=0)
+    known, found = model.fit(samples).means_, model.fit(samples * scale).means_
+    np.testing.assert_allclose(found / scale, known, atol=1e-2)
+
+
+def test_models_of_other_settings_or_names_are_not_merged():
+    rows = np.random.default_rng(0).standard_normal((60, 2))
+    one = lt.GaussianMixture(2, random_state=0).partial_fit(rows)
+    other = lt.GaussianMixture(2, covariance_type="diag", random_state=0).partial_fit(rows)
+    with pytest.raises(InvalidInputError, match="covariance_type='diag'"):
+        one.merge(other)
+    frames = [pd.DataFrame(rows, columns=names) for names in (["a", "b"], ["a", "c"])]
+    first, second = (lt.GaussianMixture(2, random_state=0).partial_fit(frame) for frame in frames)
+    with pytest.raises(InvalidInputError, match="feature 1 of other is 'c'"):
+        first.merge(second)
+    assert (
+        first.merge(lt.GaussianMixture(2, random_state=1).partial_fit(frames[0])).n_components_ == 2
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -132,13 +133,25 @@ class GaussianMixture(GaussianEstimator):
         journal: Checkpoint | None = None,
     ) -> Self:
         if self.warm_start and "weights_" in self.__dict__:
+            self._last_bound = float(getattr(self, "lower_bound_", -np.inf))
             state = self._state()
             self._last: GivenParts = GivenParts(state.weights, state.means, state.covariances)
         callback = callback or (_print_pass if self.verbose else None)
         try:
             return super()._fit_source(source, callback, journal)
         finally:
-            self.__dict__.pop("_last", None)
+            for name in ("_last", "_last_bound"):
+                self.__dict__.pop(name, None)
+
+    def _adopt(self, answer: Answer[Any], frame: Frame) -> None:
+        # A warm start goes on from the last fit: passes of several fits converge together.
+        last = self.__dict__.get("_last_bound", -np.inf)
+        if not answer.converged and answer.log_likelihood - last < self.tol:
+            answer = replace(answer, converged=True)
+        super()._adopt(answer, frame)
+
+    def _warn(self, answer: Answer[Any]) -> None:
+        super()._warn(replace(answer, converged=self.converged_))
 
     def _model(self) -> GaussianModel:
         given = read_given(

@@ -33,7 +33,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
-from latensor.models.mixtures.spherical_read_off import smallest_variance
+from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
 from latensor.moments.rows import RowSample
@@ -122,6 +122,8 @@ class GaussianMixtureModel(Model[MixtureState]):
     def survey(self, run: Run, streaming: bool) -> Frame:
         summed = run.fold("covariance", CovarianceSums(centre_of(run.source.head())))
         known = summed.finalize()
+        if not np.diag(known.covariance).any():
+            check_spread(run.source.head())
         count = self.count(known)
         values = self.survey_values(run, known, count, streaming)
         if streaming and self.n_features <= WHOLE:

@@ -22,6 +22,7 @@ from latensor.models.mixtures.gaussian_starts import (
     simple_start,
 )
 from latensor.models.mixtures.spherical_read_off import (
+    check_spread,
     identified,
     read_off,
     smallest_variance,
@@ -111,6 +112,7 @@ class GaussianModel(Model[MixtureState]):
         self._check(known)
         head = run.source.head().rows
         if np.diag(known.covariance).max() < _SMALLEST_VARIANCE and _varies(head):
+            check_spread(run.source.head())
             raise InvalidInputError(
                 "the second moment of X underflows: give the samples in a larger unit"
             )

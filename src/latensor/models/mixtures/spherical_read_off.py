@@ -17,7 +17,9 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
+from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.feature_views import read_views
+from latensor.moments.batch import Batch
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import symmetric_product
 from latensor.refinement.families.gaussian_densities import MixtureState
@@ -77,6 +79,21 @@ def identified(n_components: int, n_features: int, common: bool) -> bool:
     if n_components <= n_features:
         return True
     return n_components == n_features + 1 and common and n_features >= 2
+
+
+def check_spread(head: Batch) -> None:
+    """Refuse weights one of which leaves no digit to the samples beside it.
+
+    For samples that vary while their covariance is zero.
+    """
+    largest = int(np.argmax(head.weights))
+    rest = float(np.delete(head.weights, largest).sum())
+    if 0 < rest < np.finfo(float).eps * float(head.weights[largest]):
+        raise InvalidInputError(
+            f"sample_weight[{largest}] is {head.weights[largest]:.3g}, beside which the "
+            f"{len(head) - 1} other samples (together {rest:.3g}) are lost in rounding: give "
+            "weights that are alike to 15 digits"
+        )
 
 
 def smallest_variance(reg_covar: float, covariance: Any) -> float:
