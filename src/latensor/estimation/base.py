@@ -235,13 +235,13 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                     f"other has {name}={theirs[name]!r}, but self {name}={mine[name]!r}: only "
                     "models of the same settings can be merged"
                 )
-        names = [getattr(model, "feature_names_in_", None) for model in (self, other)]
-        if all(each is not None for each in names) and not np.array_equal(*names):
-            differing = int(np.argmax(names[0] != names[1]))
-            raise InvalidInputError(
-                f"feature {differing} of other is {names[1][differing]!r}, but "
-                f"{names[0][differing]!r} of self: only models of the same features can be merged"
-            )
+        ours, others = (getattr(model, "feature_names_in_", ()) for model in (self, other))
+        for place, (one, two) in enumerate(zip(ours, others, strict=False)):
+            if one != two:
+                raise InvalidInputError(
+                    f"feature {place} of other is {two!r}, but {one!r} of self: only models of the "
+                    "same features can be merged"
+                )
 
     def spawn(self) -> Self:
         """An empty model for a second worker, whose samples can be merged into this one exactly.
