@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
+from latensor.sources.passes import over
 
 MEASURES = ("npmi", "u_mass")
 
@@ -34,13 +35,15 @@ def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> 
         raise InvalidInputError(f"measure={measure!r} must be one of {', '.join(MEASURES)}")
     words, place = np.unique(np.asarray(top_words), return_inverse=True)
     place = place.reshape(np.shape(top_words))
-    together = np.zeros((len(words), len(words)))
-    n_documents = 0
-    for batch in batches:
+
+    def counted(batch: Any) -> tuple[Any, int]:
         present = batch[:, words]
         present.data = np.ones_like(present.data, dtype=np.float64)
-        together += (present.T @ present).toarray()
-        n_documents += batch.shape[0]
+        return (present.T @ present).toarray(), int(batch.shape[0])
+
+    counts = over(batches, counted)
+    together = sum((pairs for pairs, _ in counts), np.zeros((len(words), len(words))))
+    n_documents = sum(number for _, number in counts)
     single = np.diag(together).copy()
     first, second = np.triu_indices(place.shape[1], 1)
     if not len(first):

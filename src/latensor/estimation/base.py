@@ -109,6 +109,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             getattr(self, "tol", Effort.tol),
         )
 
+    def _begin(self) -> None:
+        """Keep what is needed of attributes that were set before data came."""
+
     def _given(self, source: Source) -> Any:
         """A state to start from in place of moments and search; None where none is given."""
         return None
@@ -140,6 +143,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """
         self._check_parameters()
         with self._restored_on_failure():
+            self._begin()
             source = self._read_source(X, y, sample_weight, reset=True)
             journal = None if checkpoint is None else checkpoint_of(self, source, checkpoint)
             return self._fit_source(source, callback, journal)
@@ -180,6 +184,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._check_parameters()
         self._check_not_loaded("partial_fit")
         with self._restored_on_failure():
+            if not self._has_started():
+                self._begin()
             source = self._read_source(X, y, sample_weight, reset=not self._has_started())
             self._model().check_streaming()
             stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))

@@ -144,6 +144,9 @@ class Model(Generic[State]):
     first_steps: ClassVar[int] = 10
     # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
     stream_size: ClassVar[int | None] = None
+    # Refits that intervals of a refined answer need, of resampled and of drawn units each; 0 where
+    # it maximizes a likelihood, whose statistics say the same.
+    n_refits: ClassVar[int] = 0
     # Whether `locally` refines streams too.
     refines_streams: ClassVar[bool] = False
 
@@ -229,6 +232,10 @@ class Model(Generic[State]):
     ) -> Mapping[str, Any]:
         """What a refined answer adds to its evidence, measured on a sample."""
         return {}
+
+    def drawn(self, frame: Frame, state: State, like: Batch, rng: np.random.Generator) -> Batch:
+        """Units drawn from the model, of the sizes and weights of given ones."""
+        raise NotImplementedError(f"{type(self).__name__} must draw units")
 
     def check_streaming(self) -> None:
         """Refuse what can be fitted but not streamed."""

@@ -2,23 +2,26 @@
 
 Of moments alone, resampled groups are read off anew. Of a refined fit, the EM step of resampled
 statistics shows where their optimum lies: with J the Jacobian of an EM step at its fixed point, a
-step v stands for a move of (I - J)^-1 v. No refit, no label switching.
+step v stands for a move of (I - J)^-1 v. No refit, no label switching. Where refinement is no
+maximum of a likelihood, and biased, refits of resampled units show how much it varies, and refits
+of units drawn from the fitted model by how much it is off.
 """
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.stats import norm, t
 
 from latensor.arrays import Array, check_positive_int
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.learn import Answer, Effort, Frame, Model, learn
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.moments.batch import Batch, mixed
 from latensor.moments.sums import Grouped, Joint
 from latensor.refinement.em import Fold
 from latensor.refinement.family import Family, Statistics
@@ -109,6 +112,8 @@ def resample(
     match_by : the parameter by which components of resamples are told apart
     """
     center = model.parameters(frame, model.presented(frame, answer.state))
+    if answer.statistics is not None and model.n_refits:
+        return _by_refits(run, model, frame, answer, settings, center, ranges, match_by)
     if answer.statistics is None:
         drawn = _by_moments(run, model, frame, answer, settings, center, match_by)
     else:
@@ -182,6 +187,61 @@ def _by_statistics(
     moves = undo_step(fold, family, answer.state, moves)
     origin = family.pack(answer.state)
     return [family.unpack(origin + move, answer.state) for move in moves.T]
+
+
+def _by_refits(
+    run: Run,
+    model: Model[Any],
+    frame: Frame,
+    answer: Answer[Any],
+    settings: Bootstrap,
+    center: Mapping[str, Array],
+    ranges: Mapping[str, tuple[float, float]],
+    match_by: str,
+) -> dict[str, ParameterInterval]:
+    """Estimate - bias -+ t s (1 + 1/m)^1/2: s and bias from refits, m those that show the bias."""
+    sample = run.fold("groups", _sample(run, model))
+    units = sample.in_order()
+    model = model.with_count(len(center[match_by]))
+    rng, few = run.rng("resamples"), min(settings.n_resamples, model.n_refits)
+
+    def refitted(batch: Batch) -> Mapping[str, Array] | None:
+        try:
+            fit = learn(run.on(batch), model, Effort())
+        except NotIdentifiableError:
+            return None
+        assert fit.answer.state is not None
+        return model.parameters(
+            fit.frame, model.aligned(fit.frame, fit.answer.state, center, match_by)
+        )
+
+    groups = (mixed(units.keys, run.seed) % np.uint64(settings.n_groups)).astype(np.int64)
+    resampled = (_weighted(units, c[groups]) for c in settings.counts(rng)[:few])
+    drawn = (model.drawn(frame, answer.state, units, rng) for _ in range(few))
+    varied, moved = (
+        [found for found in map(refitted, units_of) if found is not None]
+        for units_of in (resampled, drawn)
+    )
+    if 2 * min(len(varied), len(moved)) < few or few < 2:
+        raise NotIdentifiableError(
+            f"only {min(len(varied), len(moved))} of {few} resamples determine the model: there "
+            "are no intervals; give more samples, more n_resamples, or lower n_components"
+        )
+    quantile = float(t.ppf((1 + settings.level) / 2, len(varied) - 1))
+    quantile *= float(np.sqrt(1 + 1 / len(moved)) * np.sqrt(units.weight / sample.weight))
+    found = {}
+    for name, values in ranges.items():
+        middle = 2 * center[name] - np.mean([each[name] for each in moved], axis=0)
+        half = quantile * np.std([each[name] for each in varied], axis=0, ddof=1)
+        found[name] = ParameterInterval(
+            np.clip(middle - half, *values), np.clip(middle + half, *values)
+        )
+    return found
+
+
+def _weighted(units: Batch, counts: Array) -> Batch:
+    """Units that count so many times, none of those that do not."""
+    return replace(units, weights=units.weights * counts).take(np.flatnonzero(counts))
 
 
 def _sample(run: Run, model: Model[Any]) -> Any:

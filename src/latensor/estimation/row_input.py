@@ -15,6 +15,7 @@ from latensor.estimation.samples import counts_nothing, host_dtype, read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 
@@ -78,15 +79,20 @@ def _reader(estimator: Any) -> RowReader:
 
 def _read_first(estimator: Any, batches: Any) -> Batch:
     """The first batch with a sample, which fixes names, number and precision of the features."""
-    for given in batches:
-        rows, weights = given if isinstance(given, list | tuple) else (given, None)
-        if tuple(getattr(rows, "shape", (1,)))[:1] == (0,) or counts_nothing(weights):
-            continue
-        if scipy.sparse.issparse(rows) and not estimator._takes_sparse:
-            rows = rows.toarray()
-        _, array, known = read_rows(estimator, rows, weights, reset=True)
-        return numbered((array,), known).owned()
-    raise InvalidInputError("X holds no batch with a sample: give at least one")
+
+    def parts(given: Any) -> Any:
+        return given if isinstance(given, list | tuple) else (given, None)
+
+    def is_filled(given: Any) -> bool:
+        rows, weights = parts(given)
+        is_empty = tuple(getattr(rows, "shape", (1,)))[:1] == (0,)
+        return not is_empty and not counts_nothing(weights)
+
+    rows, weights = parts(first_filled(batches, is_filled))
+    if scipy.sparse.issparse(rows) and not estimator._takes_sparse:
+        rows = rows.toarray()
+    _, array, known = read_rows(estimator, rows, weights, reset=True)
+    return numbered((array,), known).owned()
 
 
 def read_rows(

@@ -17,6 +17,7 @@ from latensor.estimation.samples import counts_nothing, host_dtype, read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
 from latensor.sources.shards import Source
 from latensor.sources.views import (
     ViewReader,
@@ -70,12 +71,13 @@ def view_source(estimator: Any, X: object, sample_weight: object, *, reset: bool
 
 def _read_first(estimator: Any, batches: Any) -> Batch:
     """The first batch with a sample, which says what every view is."""
-    for given in batches:
+
+    def is_filled(given: Any) -> bool:
         views, weights = split_weights(given)
-        if is_empty(views) or counts_nothing(weights):
-            continue
-        return _read(estimator, views, weights, reset=True).owned()
-    raise InvalidInputError("X holds no batch with a sample: give at least one")
+        return not is_empty(views) and not counts_nothing(weights)
+
+    views, weights = split_weights(first_filled(batches, is_filled))
+    return _read(estimator, views, weights, reset=True).owned()
 
 
 def _read(estimator: Any, X: object, sample_weight: object, *, reset: bool) -> Batch:

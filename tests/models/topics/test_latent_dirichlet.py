@@ -13,6 +13,7 @@ from sklearn.base import clone
 import latensor as lt
 from latensor.models.topics import model as topics_module
 from latensor.models.topics.latent_dirichlet import DirichletModel
+from latensor.moments.batch import Batch
 from topic_examples import population, share_moment, topic_distance
 
 K = 6
@@ -249,7 +250,20 @@ def test_intervals_cover_the_truth(refine):
     _, order = topic_distance(fitted.components_, planted.topics)
     frequent = planted.topics > 2e-3
     covered = (ends.low[order] <= planted.topics) & (planted.topics <= ends.high[order])
-    assert 0.8 < covered[frequent].mean() <= 1.0
+    assert 0.85 < covered[frequent].mean() <= 1.0
+
+
+def test_documents_drawn_for_intervals_are_like_those_given():
+    planted = lt.datasets.make_topics(2000, 50, 4, random_state=1)
+    fitted = lt.LatentDirichletAllocation(4, random_state=0).fit(planted.counts)
+    answer, frame = fitted._found()
+    keys = np.arange(2000, dtype=np.uint64)
+    like = Batch((planted.counts.astype(np.float32),), np.ones(2000), keys)
+    drawn = fitted._model().drawn(frame, answer.state, like, np.random.default_rng(0))
+    assert drawn.rows.dtype == np.float32
+    assert (drawn.rows.sum(axis=1) == like.rows.sum(axis=1)).all()
+    frequency = [np.asarray(each.rows.sum(axis=0)).ravel() for each in (drawn, like)]
+    assert np.corrcoef(*frequency)[0, 1] > 0.99
 
 
 def test_words_coherence_and_exports(sample, model):

@@ -126,8 +126,6 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         -----
         Sequences longer than 131,072 rows are cut into pieces that see 1,024 rows on both sides.
         """
-        self._check_parameters()
-        self._given_values = self._starting_values()
         told = callback or self._told()
         return super().fit(X, lengths, sample_weight, callback=told, checkpoint=checkpoint)
 
@@ -140,9 +138,6 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         ----------
         X, lengths, sample_weight : as for `fit`
         """
-        if not self._has_started():
-            self._check_parameters()
-            self._given_values = self._starting_values()
         return super().partial_fit(X, lengths, sample_weight)
 
     def intervals(
@@ -182,6 +177,9 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         return found
 
     # ------------------------------------------------------------------ inside
+    def _begin(self) -> None:
+        self._given_values = self._starting_values()
+
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return sequence_source(
             X,

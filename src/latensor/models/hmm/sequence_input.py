@@ -18,6 +18,7 @@ from latensor.estimation.samples import counts_nothing
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.sequences import SequenceReader, batch_parts, cut_sequences
 from latensor.sources.shards import Source
@@ -61,18 +62,17 @@ def sequence_source(
             "lengths and sample_weight cannot be matched to a source: give tuples "
             "(rows, lengths, sample_weight) in place of batches"
         )
-    for given in batches:
-        rows, _, weights = batch_parts(given)
-        if tuple(getattr(rows, "shape", (1,)))[:1] != (0,) and not counts_nothing(weights):
-            read(rows, True)
-            break
-    else:
-        raise InvalidInputError("X holds no batch with a sample: give at least one")
+    read(batch_parts(first_filled(batches, _is_filled))[0], True)
     if held is not None:
         return held.source(Kind.SEQUENCES, SequenceReader(reader()), engine_of(held))
     # A list holds all its batches at once; whatever makes them anew may use one buffer.
     copies = not isinstance(batches, list | tuple)
     return Source(Kind.SEQUENCES, (batches,), SequenceReader(reader()), copies=copies)
+
+
+def _is_filled(given: Any) -> bool:
+    rows, _, weights = batch_parts(given)
+    return tuple(getattr(rows, "shape", (1,)))[:1] != (0,) and not counts_nothing(weights)
 
 
 def is_sequence_batch(value: Any) -> bool:

@@ -44,6 +44,7 @@ from latensor.moments.row_sums import CrossCovarianceSums, mean_of
 from latensor.moments.sums import Folded, Joint
 from latensor.sources.pairs import PairReader
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 from latensor.value_files import storable
@@ -388,9 +389,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
             )
         if reset:
-            first = next((b for b in batches if b[0].shape[0]), None)
-            if first is None:
-                raise InvalidInputError("X holds no batch with a sample: give at least one")
+            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
             x, _, _ = self._read_pair(first[0], first[1], None, reset=True)
             self._dtype = host_dtype(x)
         readers = [

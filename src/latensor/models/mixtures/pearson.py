@@ -32,6 +32,7 @@ from latensor.refinement.families.covariances import SPHERICAL
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import over
 from latensor.sources.shards import Source
 from latensor.value_files import storable
 
@@ -289,7 +290,7 @@ class PearsonMixture(MomentMixture):
         elif batches is None:
             given = _column(X)
         elif isinstance(batches, list | tuple):
-            given = [_column_of(batch) for batch in batches]
+            given = over(batches, _column_of)
         else:
             given = _Columns(batches)
         source = row_source(self, given, sample_weight, reset=reset)

@@ -34,6 +34,7 @@ from latensor.models.regression.model import RegressionModel, RegressionState
 from latensor.models.regression.tensor_input import TensorReader, is_targeted, read_tensor_rows
 from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
+from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 
@@ -91,9 +92,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
                 "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
             )
         if reset:
-            first = next((b for b in batches if b[0].shape[0]), None)
-            if first is None:
-                raise InvalidInputError("X holds no batch with a sample: give at least one")
+            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
             self._read_pair(first[0], first[1], None, reset=True)
         name = type(self).__name__
         pairs = PairReader(

@@ -18,6 +18,7 @@ from latensor.estimation.document_input import read_counts
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
 from latensor.sources import DocumentSource, MatrixSource
+from latensor.sources.passes import over
 
 _ROWS = 65536
 
@@ -73,11 +74,9 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
         """
         check_is_fitted(self)
         seed = int(generator(random_state).integers(2**31))
-        total = words = 0.0
-        for batch in self._read_batches(X):
-            likelihoods, counts = self._completion(batch, seed)
-            total += float(np.sum(likelihoods))
-            words += float(np.sum(counts))
+        parts = over(self._read_batches(X), lambda batch: self._completion(batch, seed))
+        total = sum(float(np.sum(likelihoods)) for likelihoods, _ in parts)
+        words = sum(float(np.sum(counts)) for _, counts in parts)
         if not words:
             raise InvalidInputError("no document of X holds a word: there is nothing to score")
         return float(np.exp(-total / words))
@@ -112,7 +111,7 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
         return MatrixSource(counts, _ROWS)
 
     def _over_batches(self, documents: object, answer: Callable[[Any], Any]) -> Any:
-        return np.concatenate([answer(batch) for batch in self._read_batches(documents)])
+        return np.concatenate(over(self._read_batches(documents), answer))
 
     def _vocabulary(self, vocabulary: object = None) -> list[Any]:
         if vocabulary is None:
@@ -143,18 +142,19 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
         X : documents as for `fit`
         """
         check_is_fitted(self)
-        lengths, totals, mixtures = [], np.zeros(self.n_features_in_), []
-        for batch in self._read_batches(X):
+
+        def answers(batch: Any) -> tuple[Any, Any, Any]:
             length = np.asarray(batch.sum(axis=1)).ravel()
-            lengths.append(length[length > 0])
-            totals += np.asarray(batch.sum(axis=0)).ravel()
-            mixtures.append(self.transform(batch)[length > 0])
+            totals = np.asarray(batch.sum(axis=0), dtype=np.float64).ravel()
+            return length[length > 0], totals, self.transform(batch)[length > 0]
+
+        lengths, totals, mixtures = zip(*over(self._read_batches(X), answers), strict=True)
         return {
             "topic_term_dists": self.components_.astype(np.float64),
             "doc_topic_dists": np.concatenate(mixtures).astype(np.float64),
             "doc_lengths": np.concatenate(lengths).astype(np.int64),
             "vocab": [str(word) for word in self._vocabulary()],
-            "term_frequency": totals,
+            "term_frequency": np.sum(totals, axis=0),
         }
 
     def _saved_state(self) -> dict[str, Any]:

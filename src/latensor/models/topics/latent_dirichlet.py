@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState
@@ -37,6 +38,7 @@ from latensor.models.topics.refinement.documents import padded
 from latensor.models.topics.refinement.folded import refine_by_folds
 from latensor.models.topics.refinement.in_place import shares_fit
 from latensor.moments.batch import Batch
+from latensor.moments.documents import DocumentBatch
 from latensor.moments.sums import Joint, plus, times
 from latensor.moments.unit_sample import Sample
 from latensor.moments.word_totals import WordTotals
@@ -65,6 +67,8 @@ class DirichletModel(TopicsModel):
 
     holds_out: ClassVar[bool] = True
     refines_streams: ClassVar[bool] = True
+    # Of 25 the spread is known to 14 %, which Student's t makes up for.
+    n_refits: ClassVar[int] = 25
 
     @property
     def weighs_moments(self) -> bool:
@@ -91,6 +95,23 @@ class DirichletModel(TopicsModel):
 
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "alpha": state.weights}
+
+    def drawn(
+        self, frame: Frame, state: TopicState, like: Batch, rng: np.random.Generator
+    ) -> Batch:
+        lengths = np.maximum(np.rint(np.asarray(like.rows.sum(axis=1)).ravel()), 1).astype(np.int64)
+        edges = np.cumsum(state.topics, axis=1, dtype=np.float64)
+        edges /= edges[:, -1:]
+        # Tokens of every topic in every document, then the words of all tokens of a topic at once.
+        tokens = rng.multinomial(lengths, rng.dirichlet(state.weights, len(lengths)))
+        words = [
+            np.searchsorted(e, rng.random(n)) for e, n in zip(edges, tokens.sum(0), strict=True)
+        ]
+        owners = [np.repeat(np.arange(len(lengths)), n) for n in tokens.T]
+        places = np.concatenate(owners), np.concatenate(words)
+        values = np.ones(len(places[0]), dtype=like.rows.dtype)
+        rows = scipy.sparse.coo_array((values, places), shape=like.rows.shape).tocsr()
+        return DocumentBatch((rows,), like.weights, like.keys)
 
     def candidate(self, units: Batch, start: Array, totals: WordTotals) -> TopicState:
         found = refine_topics(
