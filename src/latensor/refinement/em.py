@@ -255,13 +255,14 @@ class Refinement(Generic[State]):
             gain = found.objective - at.objective
             if gain >= 0:
                 at, history = found, (*history, found.objective)
-            promised = reached.gain
-            if not reached.converged or (promised > tol and gain < promised / _BELIEVED):
+            if reached.gain > tol and gain < reached.gain / _BELIEVED:
                 break
-            if gain < tol:
+            if gain < tol and reached.converged:
                 return Refined(at, n_iter, True, history)
+            if gain < tol:
+                break
         # The sample does not see the slowest directions: only all data do.
-        reached = em(self.fold, self.family, at.state, max_iter=self.max_iter, tol=tol)
+        reached = em(self.fold, self.family, at.state, max_iter=self.max_iter, tol=tol / 10)
         history = (*history, *reached.history)
         return Refined(self._at(reached.state), n_iter + reached.n_iter, reached.converged, history)
 
