@@ -233,7 +233,9 @@ class Model(Generic[State]):
         """What a refined answer adds to its evidence, measured on a sample."""
         return {}
 
-    def drawn(self, frame: Frame, state: State, like: Batch, rng: np.random.Generator) -> Batch:
+    def drawn_like(
+        self, frame: Frame, state: State, like: Batch, rng: np.random.Generator
+    ) -> Batch:
         """Units drawn from the model, of the sizes and weights of given ones."""
         raise NotImplementedError(f"{type(self).__name__} must draw units")
 

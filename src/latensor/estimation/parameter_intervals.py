@@ -217,7 +217,7 @@ def _by_refits(
 
     groups = (mixed(units.keys, run.seed) % np.uint64(settings.n_groups)).astype(np.int64)
     resampled = (_weighted(units, c[groups]) for c in settings.counts(rng)[:few])
-    drawn = (model.drawn(frame, answer.state, units, rng) for _ in range(few))
+    drawn = (model.drawn_like(frame, answer.state, units, rng) for _ in range(few))
     varied, moved = (
         [found for found in map(refitted, units_of) if found is not None]
         for units_of in (resampled, drawn)

@@ -16,6 +16,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
 from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Parts, Source
 
@@ -67,9 +68,7 @@ def target_source(
         return replace(Source.of(Kind.TARGETED, units), original=(rows, targets))
     check_unmatched(sample_weight)
     if reset:
-        first = next((b for b in batches if _counts(b)), None)
-        if first is None:
-            raise InvalidInputError("X holds no batch with a sample: give at least one")
+        first = first_filled(batches, _counts)
         read_pair(estimator, first[0], first[1], reset=True)
     names = getattr(estimator, "feature_names_in_", None)
     owner = type(estimator).__name__

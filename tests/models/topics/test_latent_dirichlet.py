@@ -259,7 +259,7 @@ def test_documents_drawn_for_intervals_are_like_those_given():
     answer, frame = fitted._found()
     keys = np.arange(2000, dtype=np.uint64)
     like = Batch((planted.counts.astype(np.float32),), np.ones(2000), keys)
-    drawn = fitted._model().drawn(frame, answer.state, like, np.random.default_rng(0))
+    drawn = fitted._model().drawn_like(frame, answer.state, like, np.random.default_rng(0))
     assert drawn.rows.dtype == np.float32
     assert (drawn.rows.sum(axis=1) == like.rows.sum(axis=1)).all()
     frequency = [np.asarray(each.rows.sum(axis=0)).ravel() for each in (drawn, like)]

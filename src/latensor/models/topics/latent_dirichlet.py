@@ -96,7 +96,7 @@ class DirichletModel(TopicsModel):
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "alpha": state.weights}
 
-    def drawn(
+    def drawn_like(
         self, frame: Frame, state: TopicState, like: Batch, rng: np.random.Generator
     ) -> Batch:
         lengths = np.maximum(np.rint(np.asarray(like.rows.sum(axis=1)).ravel()), 1).astype(np.int64)
