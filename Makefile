@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
-	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees
+	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees bench-hard
 .PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-regression bench-topics bench-topics-stream bench-mixtures
 .DEFAULT_GOAL := help
@@ -68,6 +68,9 @@ bench-tucker: $(VENV)/.installed-dev  ## Tucker beside TensorLy and pyttb
 
 bench-slices: $(VENV)/.installed-dev  ## PARAFAC2 and tensor trains beside TensorLy
 	$(BIN)/python -m benchmarks.slices_and_trains
+
+bench-hard: $(VENV)/.installed-dev  ## Overcomplete tensors, tensor PCA and robust PCA beside TensorLy
+	$(BIN)/python -m benchmarks.hard
 
 bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 	$(BIN)/python -m benchmarks.matrices

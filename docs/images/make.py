@@ -1,4 +1,4 @@
-"""The pictures of the pages `image`, `decompose` and `fit`: `python docs/images/make.py`."""
+"""The pictures of pages `image`, `decompose`, `fit` and `robust`: `python docs/images/make.py`."""
 
 from pathlib import Path
 
@@ -63,7 +63,31 @@ def crabs():
     save(density(model, classes, sample_weight=counts, name="class"), HERE / "crabs.png", dpi=80)
 
 
+def video():
+    """The video of docs/robust.md: one frame, its background, what moves."""
+    rows, columns, frames = 36, 48, 60
+    y, x = np.mgrid[0:rows, 0:columns]
+    scene = 0.5 + 0.2 * np.sin(x / 7) + 0.2 * np.cos(y / 5)
+    light = 0.8 + 0.2 * np.sin(np.arange(frames) / 9)
+    film = scene[:, :, None] * light
+    for t in range(frames):
+        film[12:20, 3 + 2 * t // 3 : 9 + 2 * t // 3, t] = 1.0
+    film = film + 0.01 * np.random.default_rng(0).standard_normal(film.shape)
+    found = lt.robust_pca(film.reshape(-1, frames), 1)
+    shown = 30
+    background = found.low_rank.to_dense().reshape(film.shape)[:, :, shown]
+    moving = found.sparse.to_dense().reshape(film.shape)[:, :, shown]
+    pictures = {
+        f"frame {shown} of {frames}": film[:, :, shown],
+        "low rank: the background": background,
+        "sparse: what moves": moving,
+        "pixels that move": (moving != 0).astype(float),
+    }
+    save(images(pictures), HERE / "robust_pca.png", dpi=60)
+
+
 if __name__ == "__main__":
     photograph()
     spectra()
     crabs()
+    video()

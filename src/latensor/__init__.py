@@ -81,6 +81,7 @@ _HOMES = {
         "TensorTrain",
         "TuckerTensor",
         "asymmetry",
+        "coherence",
         "fiber",
         "fold",
         "frobenius_norm",

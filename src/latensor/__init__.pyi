@@ -67,6 +67,7 @@ from latensor.tensors import SpectralNorm as SpectralNorm
 from latensor.tensors import TensorTrain as TensorTrain
 from latensor.tensors import TuckerTensor as TuckerTensor
 from latensor.tensors import asymmetry as asymmetry
+from latensor.tensors import coherence as coherence
 from latensor.tensors import fiber as fiber
 from latensor.tensors import fold as fold
 from latensor.tensors import frobenius_norm as frobenius_norm

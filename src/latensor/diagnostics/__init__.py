@@ -1,6 +1,7 @@
 """How far to trust a decomposition: certificates, conditioning, matching, choice of rank."""
 
 from latensor.diagnostics.certificate import Certificate, ErrorBars, certify
+from latensor.diagnostics.concentration import cross_moment_rate, gaussian_norm_bound
 from latensor.diagnostics.conditioning import ConditionNumber, condition_number
 from latensor.diagnostics.consistency import core_consistency
 from latensor.diagnostics.matching import Matching, Pair, match
@@ -22,6 +23,8 @@ __all__ = [
     "certify",
     "condition_number",
     "core_consistency",
+    "cross_moment_rate",
+    "gaussian_norm_bound",
     "match",
     "select_rank",
 ]

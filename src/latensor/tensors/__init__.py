@@ -23,6 +23,7 @@ from latensor.tensors.contractible import Contractible, DirectSweep, Sweep
 from latensor.tensors.conversion import as_contractible, is_contractible, require_dense
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
+from latensor.tensors.incoherence import coherence
 from latensor.tensors.interoperability import from_pyttb, from_tensorly
 from latensor.tensors.kruskal import KruskalRank, kruskal_rank
 from latensor.tensors.lifted import lift
@@ -49,6 +50,7 @@ __all__ = [
     "TuckerTensor",
     "as_contractible",
     "asymmetry",
+    "coherence",
     "fiber",
     "fold",
     "frobenius_norm",

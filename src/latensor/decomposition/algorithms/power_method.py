@@ -34,6 +34,8 @@ from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 
 _FEWEST_RESTARTS = 30
+# The constants of `for_accuracy`, which Theorem 3.4 leaves open.
+_STARTS_CONSTANT, _STEPS_CONSTANT = 10.0, 10.0
 # Two unit vectors with a larger inner product are taken for the same eigenvector.
 _SAME = 0.5
 
@@ -72,6 +74,39 @@ class PowerMethod:
     tol: float | None = None
     shift: float | None = None
     symmetric: bool = True
+
+    @classmethod
+    def for_accuracy(
+        cls, rank: int, accuracy: float, *, failure: float = 0.01, spread: float = 1.0
+    ) -> PowerMethod:
+        """Settings for `rank` components at a perturbation of known size (Theorem 3.4).
+
+        The theorem asks for N >= C_2 (log k + log log(lambda_max / eps)) steps and
+        L = poly(k) log(1 / eta) starts, close to linear in k for large k, with constants that it
+        does not name. Here C_2 = 10 and L = 10 k log2(k / eta): with random symmetric noise of
+        spectral norm eps = 0.05 lambda_min / sqrt(k), k = 5 to 20, all components were within
+        8 eps / lambda_j in every draw.
+
+        Parameters
+        ----------
+        rank : int, k
+        accuracy : float, eps / lambda_min in (0, 1): the norm of the perturbation over the least
+            weight; vectors are then found to 8 times it
+        failure : float in (0, 1), eta
+        spread : float, lambda_max / lambda_min, at least 1
+        """
+        k = check_positive_int(rank, "rank")
+        for name, value in (("accuracy", accuracy), ("failure", failure)):
+            if not 0.0 < value < 1.0:
+                raise InvalidInputError(f"{name}={value!r} must be between 0 and 1")
+        if not spread >= 1.0:
+            raise InvalidInputError(f"spread={spread!r} must be at least 1")
+        steps = np.log(k) + np.log(max(np.log(spread / accuracy), 1.0))
+        starts = k * np.log2(max(k / failure, 2.0))
+        return cls(
+            n_restarts=max(int(np.ceil(_STARTS_CONSTANT * starts)), _FEWEST_RESTARTS),
+            max_iter=max(int(np.ceil(_STEPS_CONSTANT * steps)), 10),
+        )
 
     def __call__(
         self,
