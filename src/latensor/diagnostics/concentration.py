@@ -39,7 +39,7 @@ def cross_moment_rate(dimension: int, n_samples: int) -> float:
     """
     d = check_positive_int(dimension, "dimension")
     n = check_positive_int(n_samples, "n_samples")
-    return sqrt(d / n) + d**1.5 / n
+    return sqrt(d / n) + d * sqrt(d) / n
 
 
 def _check_probability(failure: float) -> None:
