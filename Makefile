@@ -9,6 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees bench-hard
 .PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-regression bench-topics bench-topics-stream bench-mixtures
+.PHONY: test-spark bench-engines
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -41,6 +42,9 @@ test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs 
 
 test-slow: $(VENV)/.installed-dev  ## Run further seeds, shapes and libraries of what takes long
 	$(PYTEST) -m slow tests
+
+test-spark: $(VENV)/.installed-dev  ## Run the tests of Spark; installs pyspark and, with apt, a JRE
+	VENV=$(VENV) .ci/spark
 
 lint: $(VENV)/.installed-dev  ## ruff, ruff format, mypy --strict, import-linter
 	$(BIN)/ruff check .
@@ -87,6 +91,9 @@ bench-topics: $(VENV)/.installed-bench-topics  ## Topics beside tomotopy, topica
 
 bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 	$(BIN)/python -m benchmarks.topics_stream
+
+bench-engines: $(VENV)/.installed-dev  ## Local threads, Dask and many partitions: time, bytes and memory
+	$(BIN)/python -m benchmarks.engines
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(PIP) install -e ".[bench-mixtures]"

@@ -2,6 +2,8 @@
 
 import functools
 import itertools
+import os
+import signal
 
 import numpy as np
 import scipy.sparse
@@ -148,3 +150,17 @@ def fitted(name, count, **source):
     model, settings, parts, _, attribute, _ = CASES[name]
     found = model(**settings).fit(lt.sources.partitions(parts(count), **source))
     return getattr(found, attribute)
+
+
+class KillsOnce:
+    """A partition whose first reader on a worker dies in the middle of it."""
+
+    def __init__(self, rows, flag, parent):
+        self.rows, self.flag, self.parent = rows, flag, parent
+
+    def __iter__(self):
+        yield self.rows[:100]
+        if os.getpid() != self.parent and not os.path.exists(self.flag):
+            open(self.flag, "w").close()
+            os.kill(os.getpid(), signal.SIGKILL)
+        yield self.rows[100:]

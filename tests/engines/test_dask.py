@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 
 import dask.array
 import dask.bag
@@ -14,7 +13,17 @@ import pytest
 import scipy.sparse
 
 import latensor as lt
-from engines.partition_cases import CASES, MIXED, SINGLE, SYMBOLS, VIEWS, WORDS, fitted, whole
+from engines.partition_cases import (
+    CASES,
+    MIXED,
+    SINGLE,
+    SYMBOLS,
+    VIEWS,
+    WORDS,
+    KillsOnce,
+    fitted,
+    whole,
+)
 from latensor.exceptions import InvalidInputError
 
 pytestmark = pytest.mark.xdist_group("dask")
@@ -154,18 +163,36 @@ def test_two_processes_give_the_same_bits_and_keep_nothing(two_processes):
     )
 
 
-class KillsOnce:
-    """A partition whose first reader on a worker dies in the middle of it."""
-
-    def __init__(self, rows, flag, parent):
-        self.rows, self.flag, self.parent = rows, flag, parent
-
-    def __iter__(self):
-        yield self.rows[:100]
-        if os.getpid() != self.parent and not os.path.exists(self.flag):
-            open(self.flag, "w").close()
-            os.kill(os.getpid(), signal.SIGKILL)
-        yield self.rows[100:]
+def test_answers_of_collections_are_collections():
+    model = mixture(MIXED)
+    blocks = dask.array.from_array(MIXED, chunks=(400, 3))
+    frame = dask.dataframe.from_pandas(pd.DataFrame(MIXED), npartitions=3, sort=False)
+    for method in ("predict", "predict_proba", "score_samples"):
+        expected = getattr(model, method)(MIXED)
+        found = getattr(model, method)(blocks)
+        assert isinstance(found, dask.array.Array)
+        assert found.shape == expected.shape
+        assert found.dtype == expected.dtype
+        assert np.allclose(found.compute(), expected, rtol=1e-12)
+        assert np.allclose(getattr(model, method)(frame).compute(), expected, rtol=1e-12)
+        parts = lt.sources.partitions([[MIXED[:400]], [MIXED[400:]]])
+        assert np.allclose(np.concatenate(list(getattr(model, method)(parts))), expected)
+    labels = model.predict(dask.bag.from_sequence(list(MIXED), npartitions=3))
+    assert np.array_equal(labels.compute(), model.predict(MIXED))
+    scores = lt.PCA(2).fit(MIXED).transform(blocks)
+    assert np.allclose(scores.compute(), lt.PCA(2).fit(MIXED).transform(MIXED))
+    topics = lt.SingleTopic(3, random_state=0).fit(SINGLE)
+    counts = dask.array.from_array(SINGLE.toarray(), chunks=(500, -1))
+    assert np.allclose(topics.transform(counts).compute(), topics.transform(SINGLE), atol=1e-6)
+    texts = [as_text(SINGLE[[i]]) for i in range(200)]
+    bag = dask.bag.from_sequence(texts, npartitions=2)
+    words = lt.SingleTopic(3, random_state=0).fit(bag)
+    assert np.array(words.transform(bag).compute()).shape == (200, 3)
+    x, y = (dask.array.from_array(part, chunks=(300, -1)) for part in np.split(MIXED, 2, axis=1))
+    pairs = lt.CCA(2).fit(x, y)
+    assert np.allclose(pairs.transform(x).compute(), pairs.transform(MIXED[:, :4]))
+    with pytest.raises(InvalidInputError, match=r"expecting 8 features"):
+        model.predict(blocks[:, :5]).compute()
 
 
 def test_a_worker_that_dies_changes_no_bit(two_processes, tmp_path):

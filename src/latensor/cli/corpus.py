@@ -97,7 +97,7 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
         with WORDING.errors():
             counted = word_frequencies(kept_file)
             settings = _settings(reading, choosing, counted[2])
-            choice = WordChoice(**{**settings, "stop_words": _listed(settings["stop_words"])})
+            choice = WordChoice(**{**settings, "stop_words": stop_words_of(settings["stop_words"])})
             allowed = np.broadcast_to(choice.keep(plain.vocabulary), counted[0].shape)
             kept = choice.within(*counted, allowed)
         names = plain.vocabulary or [str(column) for column in range(plain.n_features)]
@@ -142,10 +142,10 @@ def _settings(reading: Reading, choosing: bool, n_documents: int) -> dict[str, A
     }
 
 
-def _listed(stop_words: str | None) -> str | list[str] | None:
+def stop_words_of(stop_words: str | None) -> str | list[str] | None:
     """Stop words by name, or from a file with one a line."""
-    if stop_words is None or stop_words == "english":
-        return stop_words
+    if stop_words is None or stop_words in ("english", "none"):
+        return None if stop_words == "none" else stop_words
     try:
         words = Path(stop_words).read_text(encoding="utf-8").split()
     except UnicodeDecodeError:

@@ -15,10 +15,11 @@ from latensor.cli.console import printing
 from latensor.cli.findings import say
 from latensor.cli.fit_input import Reading
 from latensor.cli.fit_models import MODELS, find_model, settings_of
-from latensor.cli.fit_run import COMMAND, FILES, Run, execute, print_findings, save
+from latensor.cli.fit_run import COMMAND, FILES, WORDING, Run, execute, print_findings, save
 from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
+from latensor.cli.shards import checkpoint_option, engine_option, fit_shards, is_sharded
 
 _EPILOG = """\b
 Examples:
@@ -143,6 +144,15 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     metavar="DIR",
     help="Folder for parameters (.json, .npz), an answer for every row and the figure.",
 )
+@click.option(
+    "--save",
+    "model_file",
+    type=Target(),
+    metavar="FILE",
+    help="Where to write the model, for lt.load in Python (.npz).",
+)
+@engine_option
+@checkpoint_option
 @click.option("--no-figure", is_flag=True, help="Draw nothing.")
 @click.pass_context
 def fit(
@@ -159,16 +169,43 @@ def fit(
         reading = Reading(
             file, header=options["header"], **{name: options[name] for name in _READING}
         )
-        run = Run(entry, reading, _arguments(entry, options), _typed(context), console)
+        arguments = _arguments(entry, options)
+        if is_sharded(file, options["engine"]):
+            _fit_shards(entry, file, arguments, options, out, console)
+            return
+        run = Run(entry, reading, arguments, _typed(context), console)
+        run.checkpoint = options["checkpoint"]
         if out is None:
             execute(run)
+            _save_model(run.model, options, console)
             print_findings(run)
             return
         with output_folder(out, COMMAND, FILES, [file]) as output:
             execute(run)
             save(run, output, not options["no_figure"])
+            _save_model(run.model, options, console)
         print_findings(run)
         say(console, f"Saved in {out}: {', '.join(output.names)}")
+
+
+def _fit_shards(
+    entry: Any,
+    file: Path,
+    arguments: dict[str, Any],
+    options: dict[str, Any],
+    out: Path | None,
+    console: Console,
+) -> None:
+    if out is not None:
+        raise Refusal("--out answers for every row of one file: use --save for the model")
+    model = fit_shards(entry.model, file, arguments, options, WORDING, console)
+    _save_model(model, options, console)
+
+
+def _save_model(model: Any, options: dict[str, Any], console: Console) -> None:
+    if options["model_file"] is not None:
+        model.save(options["model_file"])
+        say(console, f"The model is in {options['model_file']}")
 
 
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -66,6 +67,7 @@ class Run:
     seconds: float = 0.0
     likelihood: str = ""
     notes: list[str] = field(default_factory=list)
+    checkpoint: Path | None = None
 
 
 def execute(run: Run) -> None:
@@ -78,7 +80,7 @@ def execute(run: Run) -> None:
         start = time.perf_counter()
         with WORDING.warnings(run.notes), WORDING.errors():
             run.model = getattr(lt, run.entry.model)(**run.arguments)
-            run.model.fit(*data.arguments, **data.keywords)
+            run.model.fit(*data.arguments, **data.keywords, checkpoint=run.checkpoint)
         run.seconds = time.perf_counter() - start
         run.likelihood = _likelihood(run, meter)
     unasked = run.arguments.get("refine", "auto") == "auto"

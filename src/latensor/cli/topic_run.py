@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -39,6 +40,7 @@ class Wish:
     title : str, what the report calls the corpus
     command : str, what was typed
     names : what the documents are called, by number
+    checkpoint : folder in which the fit is saved on its way, or None
     """
 
     topics: int | str = "auto"
@@ -49,6 +51,7 @@ class Wish:
     title: str = ""
     command: str = ""
     names: Callable[[int], str] | Sequence[str] | None = None
+    checkpoint: Path | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +95,7 @@ def _fitted(corpus: Corpus, wish: Wish, meter: TopicMeter) -> Any:
         wish.topics, refine=wish.refine, random_state=wish.seed, n_jobs=wish.jobs, callback=show
     )
     with WORDING.errors():
-        model.fit(corpus.documents)
+        model.fit(corpus.documents, checkpoint=wish.checkpoint)
     return model.set_params(callback=None)
 
 

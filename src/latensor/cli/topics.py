@@ -16,6 +16,13 @@ from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
 from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.shards import (
+    checkpoint_option,
+    engine_option,
+    is_sharded,
+    learn_topics,
+    print_learned_topics,
+)
 from latensor.cli.topic_run import Wish, learn, print_topics
 from latensor.report import write_report
 from latensor.whole_files import check_outputs
@@ -28,6 +35,7 @@ Examples:
   latensor topics reviews.csv --stop-words none --min-df 0.001 --save model.npz
   latensor topics docword.nips.txt.gz --vocab vocab.nips.txt --topics 50
   latensor topics --apply model.npz new.txt --out mixtures.csv
+  latensor topics 'shards/*.jsonl.gz' --engine dask://127.0.0.1:8786 --topics 50 --save model.npz
 """
 # What changes a model, and so has no place where a saved one is applied.
 _LEARNING = {
@@ -40,6 +48,8 @@ _LEARNING = {
     "refine": "--refine",
     "words": "--words",
     "save": "--save",
+    "engine": "--engine",
+    "checkpoint": "--checkpoint",
 }
 
 
@@ -148,6 +158,8 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     help="Words shown of every topic.",
 )
 @jobs_option
+@engine_option
+@checkpoint_option
 @click.option(
     "--out",
     type=Target(),
@@ -199,10 +211,37 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             with printing(stderr=True) as console:
                 apply_model(model, reading, out, options["jobs"], console)
             return
+        if is_sharded(reading.file, options["engine"]):
+            _learn_shards(reading, options, out, save)
+            return
         _check_suffix(out, (".html", ".htm"))
         check_outputs({"--out": out, "--save": save}, _inputs(reading))
         with printing() as console:
             _learn(reading, options, _command(context), out, save, console)
+
+
+def _learn_shards(
+    reading: Reading, options: dict[str, Any], out: Path | None, save: Path | None
+) -> None:
+    """Many files, whose documents are not kept here: no report, which shows some of them."""
+    if out is not None:
+        raise Refusal("--out writes a report about one file: use --save for the model")
+    if not isinstance(options["topics"], int):
+        raise Refusal("--topics must be a number where FILE is many files: give --topics K")
+    check_outputs({"--save": save}, [])
+    settings = {
+        "n_components": options["topics"],
+        "refine": options["refine"],
+        "random_state": options["seed"],
+        "n_jobs": options["jobs"],
+    }
+    with printing() as console:
+        model = learn_topics(reading, settings, options, console)
+        if save is not None:
+            model.save(save)
+        print_learned_topics(model, options["words"], console)
+        if save is not None:
+            say(console, f"The model is in {save}")
 
 
 def _learn(
@@ -220,6 +259,7 @@ def _learn(
         jobs=options["jobs"],
         n_words=options["words"],
         command=command,
+        checkpoint=options["checkpoint"],
     )
     learned = learn(reading, wish, console, _EXAMPLES if out is not None else 0)
     if save is not None:

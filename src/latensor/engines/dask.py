@@ -11,6 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+import numpy as np
+
+from latensor.engines.blocks import Key, blocks_of, key_of, template_of
 from latensor.engines.tree import aligned_groups, fold_blocks, joined, total
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
@@ -42,7 +45,7 @@ class DaskEngine:
     def __init__(self, client: Any = None) -> None:
         self._dask = _framework("dask")
         self._client = client or _default_client()
-        self._kept: dict[int, tuple[Source, list[Any]]] = {}
+        self._kept: dict[Key, tuple[Source, list[Any]]] = {}
 
     @classmethod
     def of(cls, given: Partitioned) -> DaskEngine:
@@ -95,7 +98,7 @@ class DaskEngine:
             left = wanted - sum(map(len, held))
             try:
                 [found] = self._compute(
-                    [work(_template(source), number, *self._shard(source, number), left)]
+                    [work(template_of(source), number, *self._shard(source, number), left)]
                 )
             except Exception as error:
                 raise self._explained(error) from error
@@ -108,9 +111,34 @@ class DaskEngine:
             raise InvalidInputError("X holds no sample of positive weight: give at least one")
         return Batch.joined(held).take(slice(0, wanted))
 
+    def answers(self, given: Partitioned, answers: Any, example: Any) -> Any:
+        """A collection of answers: a bag for a bag, otherwise an array of as many rows.
+
+        Parameters
+        ----------
+        given : the partitions
+        answers : function of a piece
+        example : what it says about the first units
+        """
+        collection = given.collection
+        if _is_bag(collection):
+            return collection.map_partitions(_listed, answers)
+        array = importlib.import_module("dask.array")
+        work = self._dask.delayed(_answer, pure=False)
+        sizes = [np.nan] * given.n_partitions
+        if hasattr(collection, "chunks"):
+            sizes = list(collection.chunks[0])
+        shards = [self._recipe(shard) for shard in given.shards(answers.kind)]
+        blocks = [
+            array.from_delayed(work(answers, *shard), (size, *example.shape[1:]), meta=example[:0])
+            for shard, size in zip(shards, sizes, strict=True)
+        ]
+        return array.concatenate(blocks, allow_unknown_chunksizes=True)
+
     def release(self, source: Source) -> None:
         """Let go of the blocks that workers keep."""
-        self._kept.pop(id(source), None)
+        for key in [key for key in self._kept if key[0] == id(source.shards)]:
+            del self._kept[key]
 
     # ------------------------------------------------------------------ inside
     def _round(self, source: Source, start: Any, keep: bool) -> _Messages:
@@ -129,10 +157,10 @@ class DaskEngine:
 
     def _groups(self, source: Source, keep: bool = True) -> list[Any]:
         """The blocks of all shards, one task for every thread of the workers."""
-        if id(source) in self._kept:
-            return self._kept[id(source)][1]
+        if key_of(source) in self._kept:
+            return self._kept[key_of(source)][1]
         prepare = self._dask.delayed(_prepared, pure=False)
-        template = _template(source)
+        template = template_of(source)
         groups = []
         for numbers in aligned_groups(len(source.shards), self._n_threads()):
             shards = [self._shard(source, number) for number in numbers]
@@ -141,12 +169,14 @@ class DaskEngine:
             groups = list(
                 self._client.persist(groups) if self._client else self._dask.persist(*groups)
             )
-            self._kept[id(source)] = source, groups
+            self._kept[key_of(source)] = source, groups
         return groups
 
     def _shard(self, source: Source, number: int) -> tuple[Any, list[Any] | None]:
         """A shard as a recipe; a part of a collection stands beside it as a task."""
-        shard: Any = source.shards[number]
+        return self._recipe(source.shards[number])
+
+    def _recipe(self, shard: Any) -> tuple[Any, list[Any] | None]:
         part = getattr(shard, "pieces", None)
         if isinstance(part, DelayedPart):
             return replace(shard, pieces=()), [part.delayed]
@@ -218,30 +248,13 @@ def _is_lost(error: Exception) -> bool:
 
 
 # ---------------------------------------------------------------------- on the workers
-def _template(source: Source) -> Source:
-    """A source without its shards, its engine and what is in memory here."""
-    shards = (None,) * len(source.shards)
-    return replace(source, shards=shards, engine=None, first=None, original=None)  # type: ignore[arg-type]
-
-
-def _blocks(template: Source, number: int, shard: Any, pieces: Any) -> Iterator[Batch]:
-    """The canonical blocks of one shard."""
-    if pieces is not None:
-        if isinstance(shard.pieces, DelayedParts):
-            pieces = [shard.pieces.together(list(pieces))]
-        shard = replace(shard, pieces=pieces)
-    shards = list(template.shards)
-    shards[number] = shard
-    return replace(template, shards=shards).batches(number)
-
-
 def _prepared(
     template: Source, numbers: list[int], shards: list[tuple[Any, Any]]
 ) -> list[tuple[int, list[Batch]]]:
     """The blocks of some shards, documents ready to be turned word by word once."""
     found = []
     for number, (shard, pieces) in zip(numbers, shards, strict=True):
-        blocks = list(_blocks(template, number, shard, pieces))
+        blocks = list(blocks_of(template, number, shard, pieces))
         if template.kind is Kind.DOCUMENTS:
             blocks = [DocumentBatch(b.parts, b.weights, b.keys) for b in blocks]
         found.append((number, blocks))
@@ -260,6 +273,28 @@ def _merge_messages(start: Any, parts: list[_Messages]) -> _Messages:
     return {place: value.message() for place, value in joined(received).items()}
 
 
+def _is_bag(collection: Any) -> bool:
+    names = ("chunks", "columns", "dtype")
+    return (
+        collection is not None
+        and not isinstance(collection, list)
+        and not any(hasattr(collection, name) for name in names)
+    )
+
+
+def _listed(items: Any, answers: Any) -> list[Any]:
+    held = list(items)
+    return list(answers(held)) if held else []
+
+
+def _answer(answers: Any, shard: Any, pieces: Any) -> Any:
+    if pieces is not None:
+        if isinstance(shard.pieces, DelayedParts):
+            pieces = [shard.pieces.together(list(pieces))]
+        shard = replace(shard, pieces=pieces)
+    return answers.of_shard(shard)
+
+
 def _map_group(function: Callable[[Batch], Any], group: list[tuple[int, list[Batch]]]) -> list[Any]:
     return [function(block) for _, blocks in group for block in blocks]
 
@@ -268,7 +303,7 @@ def _first_blocks(
     template: Source, number: int, shard: Any, pieces: Any, wanted: int
 ) -> Batch | None:
     held: list[Batch] = []
-    for block in _blocks(template, number, shard, pieces):
+    for block in blocks_of(template, number, shard, pieces):
         held.append(block)
         if sum(map(len, held)) >= wanted:
             break

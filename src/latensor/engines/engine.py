@@ -40,6 +40,10 @@ def engine_of(given: Partitioned) -> Any:
     """
     if given.engine == "local":
         return None
+    if given.engine == "spark":
+        from latensor.engines.spark import SparkEngine
+
+        return SparkEngine.of(given)
     from latensor.engines.dask import DaskEngine
 
     return DaskEngine.of(given)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array
 from latensor.engines import LocalEngine
 from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
+from latensor.estimation.collection_answers import answer_collections
 from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
@@ -78,6 +79,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     _units_per_group: ClassVar[int] = 2
     # Parameters that have intervals with the values they can take, and what tells components apart.
     _intervals_of: ClassVar[tuple[Mapping[str, tuple[float, float]], str]] = ({}, "")
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        answer_collections(cls)
 
     # ------------------------------------------------------------------ what a model says
     def _model(self) -> Model[Any]:
@@ -189,7 +194,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             source = self._read_source(X, y, sample_weight, reset=not self._has_started())
             self._model().check_streaming()
             stream: Stream = self.__dict__.get("_stream") or Stream(seed_of(self.random_state))
-            return self._add(source, self._resumed(stream))
+            try:
+                return self._add(source, self._resumed(stream))
+            finally:
+                self._engine(source).release(source)
 
     def _add(self, source: Source, stream: Stream) -> Self:
         fresh = source.salted(stream.salt).numbered_from(stream.count)
@@ -309,7 +317,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                 f"n_groups={n_groups} needs at least {needed} samples, X has {count}"
             )
         ranges, match_by = self._intervals_of
-        return resample(run, self._model(), frame, answer, settings, ranges, match_by)
+        try:
+            return resample(run, self._model(), frame, answer, settings, ranges, match_by)
+        finally:
+            run.release()
 
     # ------------------------------------------------------------------ streams
     def _resumed(self, stream: Stream) -> Stream:
@@ -329,7 +340,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     def _framed(self, stream: Stream, source: Source) -> Stream:
         """The stream in coordinates chosen from all units of a source, none of which it holds."""
         run = Run(source, stream.seed, engine=self._engine(source))
-        learned = learn(run, self._model(), self._effort(), streaming=True)
+        try:
+            learned = learn(run, self._model(), self._effort(), streaming=True)
+        finally:
+            run.release()
         fixed = stream.fixed_by(learned, self._model().stream_size)
         return replace(fixed, count=run.n_units)
 

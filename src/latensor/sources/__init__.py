@@ -2,7 +2,7 @@
 
 from latensor.sources.alignment import read_alignment
 from latensor.sources.batches import BatchSource
-from latensor.sources.collections import from_dask
+from latensor.sources.collections import from_dask, from_spark
 from latensor.sources.files import read_documents
 from latensor.sources.matrix import MatrixSource
 from latensor.sources.partitions import Partitioned, partitions
@@ -20,6 +20,7 @@ __all__ = [
     "Tree",
     "as_source",
     "from_dask",
+    "from_spark",
     "partitions",
     "read_alignment",
     "read_documents",

@@ -174,7 +174,8 @@ def from_spark(frame: Any, columns: object = None, **layout: Any) -> Partitioned
     frame = frame.select(*wanted)
     if described.sequence is not None:
         by = [described.sequence] if order is None else [described.sequence, order]
-        frame = frame.repartition(described.sequence).sortWithinPartitions(*by)
+        count = frame.rdd.getNumPartitions()
+        frame = frame.repartition(count, described.sequence).sortWithinPartitions(*by)
     count = frame.rdd.getNumPartitions()
     parts = tuple(FramePart(frame, number) for number in range(count))
     names = tuple(f"partition {number}" for number in range(count))

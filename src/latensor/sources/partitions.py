@@ -54,7 +54,7 @@ class Partitioned:
     ----------
     parts : re-iterables of pieces; recipes, which any worker can read
     names : what error messages call them
-    engine : "local", "dask" or "dask://host:port"
+    engine : "local", "dask", "dask://host:port" or "spark"
     layout : Layout, which columns are meant
     collection : what the caller gave, where answers shall be such a collection again
     """
@@ -82,7 +82,12 @@ class Partitioned:
     def source(self, kind: Kind, read: Reader, engine: Any) -> Source:
         """The partitions as a source, with its first units."""
         found = Source(kind, self.shards(kind), read, engine=engine, partitioned=True)
-        return replace(found, first=found.head())
+        try:
+            return replace(found, first=found.head())
+        except BaseException:
+            if engine is not None:
+                engine.release(found)
+            raise
 
     def heads(self, kind: Kind, count: int | None = None) -> Iterator[Any]:
         """The first batch of every partition, read here, at most `count` units where possible."""
@@ -100,7 +105,7 @@ def partitions(parts: Iterable[Any], *, engine: str = "local", **layout: Any) ->
     Parameters
     ----------
     parts : lists of batches, or re-iterables; those that pickle can be read by workers
-    engine : "local", "dask" or "dask://host:port"
+    engine : "local", "dask", "dask://host:port" or "spark"
     layout : as for `shards`, where batches are records
     """
     given = list(parts)
@@ -116,6 +121,10 @@ def partitions(parts: Iterable[Any], *, engine: str = "local", **layout: Any) ->
 
 def check_engine(engine: object) -> str:
     """The name of an engine, checked."""
-    if isinstance(engine, str) and (engine in ("local", "dask") or engine.startswith("dask://")):
+    if isinstance(engine, str) and (
+        engine in ("local", "dask", "spark") or engine.startswith("dask://")
+    ):
         return engine
-    raise InvalidInputError(f"engine={engine!r} must be 'local', 'dask' or 'dask://host:port'")
+    raise InvalidInputError(
+        f"engine={engine!r} must be 'local', 'dask', 'dask://host:port' or 'spark'"
+    )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
 from latensor.sources.json_lines import listed
@@ -114,9 +115,41 @@ def _arrow_column(column: Any) -> Any:
             offsets = column.offsets.to_numpy().astype(np.int64)
         # `flatten` starts at the first list that is left of a slice.
         return Lists(offsets - offsets[0], _arrow_column(column.flatten()))
+    if kind.startswith("struct"):
+        return _vectors(column)
     if kind in ("string", "large_string", "string_view"):
         return column.to_pylist()
     return column.to_numpy(zero_copy_only=False)
+
+
+def _vectors(column: Any) -> Any:
+    """A column of Spark's ml Vectors: dense ones as an array, else all as CSR."""
+    names = {column.type.field(i).name for i in range(column.type.num_fields)}
+    if names != {"type", "size", "indices", "values"}:
+        raise InvalidInputError(f"a column holds records of {sorted(names)}, not numbers")
+    kinds = column.field("type").to_numpy(zero_copy_only=False)
+    values = _arrow_column(column.field("values"))
+    sizes = np.diff(values.offsets)
+    if (kinds == 1).all():
+        if len(sizes) and (sizes != sizes[0]).any():
+            raise InvalidInputError("vectors of a column differ in length")
+        return values.values.reshape(len(sizes), -1)
+    widths = np.where(
+        kinds == 1, sizes, np.nan_to_num(column.field("size").to_numpy(zero_copy_only=False))
+    )
+    if (widths != widths[0]).any():
+        raise InvalidInputError("vectors of a column differ in length")
+    sparse = _arrow_column(column.field("indices"))
+    places = np.concatenate(
+        [
+            np.arange(size)
+            if kind == 1
+            else sparse.values[sparse.offsets[i] : sparse.offsets[i + 1]]
+            for i, (kind, size) in enumerate(zip(kinds, sizes, strict=True))
+        ]
+    )
+    shape = (len(sizes), int(widths[0]))
+    return scipy.sparse.csr_array((values.values, places, values.offsets), shape=shape)
 
 
 def shards(
@@ -129,8 +162,8 @@ def shards(
     paths : str with `*` and `?` as in a shell, or a list of paths
     format : "parquet", "jsonl", "csv" or "text" (one document a line); None tells it from the
         names, before `.gz` or `.zst`
-    engine : "local", "dask" (the default client, or Dask's own scheduler) or "dask://host:port":
-        who goes over the files
+    engine : "local", "dask" (the default client, or Dask's own scheduler), "dask://host:port" or
+        "spark": who goes over the files
     columns : numeric columns by name, or one column of lists; all columns by default
     text : column of running text; "text" files need none
     words, counts, n_features : columns of lists, the numbers of a document's words and how often

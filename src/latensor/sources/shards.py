@@ -121,6 +121,9 @@ class Source:
             if found is None:
                 continue
             parts, weights = found
+            if self.partitioned:
+                # As it would be if it had travelled: products of other strides have other bits.
+                parts = tuple(_in_order(part) for part in parts)
             if self.copies:
                 parts, weights = tuple(p.copy() for p in parts), weights.copy()
             keys = _first_key(self.salt) + np.arange(number, number + len(weights), dtype=np.uint64)
@@ -205,6 +208,10 @@ class Source:
     def salted(self, salt: int) -> Source:
         """The same units with the numbers of another worker."""
         return replace(self, salt=salt)
+
+
+def _in_order(part: Any) -> Any:
+    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
 
 
 @contextmanager

@@ -1,0 +1,132 @@
+"""Files in many pieces, here or on a cluster, for `latensor topics` and `latensor fit`."""
+
+from __future__ import annotations
+
+import glob
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+import latensor as lt
+from latensor.cli.compiling import compiling_told
+from latensor.cli.corpus import WORDING, Reading, stop_words_of
+from latensor.cli.findings import say
+from latensor.cli.progress import progress_meter
+from latensor.cli.refusal import Refusal
+from latensor.cli.topic_progress import topic_meter
+from latensor.cli.wording import Wording
+
+engine_option = click.option(
+    "--engine",
+    metavar="local|dask|dask://HOST:PORT|spark",
+    help="Who goes over the files, which '*' in FILE may match many of.  [default: local]",
+)
+checkpoint_option = click.option(
+    "--checkpoint",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    help="Folder from which the same command goes on where it was ended.",
+)
+
+
+def is_sharded(file: Path, engine: str | None) -> bool:
+    """Whether a file is to be read as partitions."""
+    return engine is not None or glob.has_magic(str(file))
+
+
+def learn_topics(
+    reading: Reading, settings: dict[str, Any], options: dict[str, Any], console: Console
+) -> Any:
+    """The topics of documents in many files.
+
+    Parameters
+    ----------
+    settings : of the model
+    options : of the command
+    """
+    if reading.format in ("uci", "ldac"):
+        raise Refusal("--format uci and ldac are read as one file: leave out --engine")
+    more: dict[str, Any] = (
+        {} if reading.token_pattern is None else {"token_pattern": reading.token_pattern}
+    )
+    if reading.vocabulary is not None:
+        from latensor.sources.vocabulary import read_vocabulary
+
+        more["vocabulary"] = read_vocabulary(reading.vocabulary)
+    text = reading.text_column
+    with WORDING.errors(), topic_meter(console) as meter:
+        source = lt.sources.shards(
+            str(reading.file),
+            format=reading.format,
+            engine=options["engine"] or "local",
+            text=text or (None if _is_text(reading) else "text"),
+            min_df=5 if reading.min_df is None else reading.min_df,
+            max_df=0.5 if reading.max_df is None else reading.max_df,
+            stop_words=stop_words_of(reading.stop_words or "english"),
+            max_features=reading.max_features,
+            **more,
+        )
+        say(console, f"{reading.file}: {source.n_partitions:,} partitions")
+        model: Any = lt.LatentDirichletAllocation(**settings, callback=meter.stage)
+        model.fit(source, checkpoint=options["checkpoint"])
+    return model.set_params(callback=None)
+
+
+def _is_text(reading: Reading) -> bool:
+    return reading.format == "text" or ".txt" in reading.file.suffixes
+
+
+def print_learned_topics(model: Any, n_words: int, console: Console) -> None:
+    """The topics of documents that were not kept: their words, weights and certificate."""
+    say(console, f"{model.n_documents_:,} documents, {model.n_features_in_:,} words kept")
+    table = Table("topic", "share", "words")
+    shares = model.alpha_ / model.alpha_.sum()
+    for number, (share, words) in enumerate(zip(shares, model.top_words(n_words), strict=True)):
+        table.add_row(str(number), f"{100 * share:.1f} %", Text(" ".join(map(str, words))))
+    console.print(table)
+    say(console, f"\n{WORDING(model.certificate_)}\n")
+    stages = ", ".join(f"{name} {value:.2f} s" for name, value in model.stage_seconds_.items())
+    say(console, f"Time: {sum(model.stage_seconds_.values()):.2f} s ({stages})")
+
+
+def fit_shards(
+    name: str,
+    file: Path,
+    arguments: dict[str, Any],
+    options: dict[str, Any],
+    wording: Wording,
+    console: Console,
+) -> Any:
+    """A model of rows, sequences or views in many files, and its certificate."""
+
+    def split(option: str) -> list[str] | None:
+        given = options[option]
+        return None if given is None else [part.strip() for part in given.split(",")]
+
+    views = options["views"]
+    began = time.perf_counter()
+    with compiling_told(), progress_meter(console) as meter, wording.errors():
+        source = lt.sources.shards(
+            str(file),
+            engine=options["engine"] or "local",
+            columns=split("columns"),
+            sequence=options["lengths"],
+            weight=options["weights"],
+            views=None if views is None else [part.split(",") for part in views.split(":")],
+        )
+        say(console, f"{file}: {source.n_partitions:,} partitions")
+
+        def told(stage: str, number: int) -> None:
+            meter.step(f"fitting {name}: pass {number} ({stage})")
+
+        model = getattr(lt, name)(**arguments)
+        model.fit(source, callback=told, checkpoint=options["checkpoint"])
+    count = int(getattr(model, "n_components_", 0)) or len(model.correlations_)
+    say(console, f"{name}: {count} components, {time.perf_counter() - began:.2f} s")
+    say(console, f"\n{wording(model.certificate_)}")
+    return model

@@ -1,0 +1,71 @@
+"""Files in many pieces on the command line, with engines and checkpoints."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import latensor as lt
+from latensor.cli import main
+
+ROWS = lt.datasets.make_spherical_mixture(300, 3, 2, separation=8, random_state=0).samples
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.fixture
+def texts(tmp_path):
+    for number in range(3):
+        with gzip.open(tmp_path / f"{number}.jsonl.gz", "wt") as file:
+            for i in range(60):
+                words = "apple pear plum" if i % 2 else "steel iron zinc"
+                file.write(json.dumps({"text": f"{words} {words}"}) + "\n")
+    return tmp_path / "*.jsonl.gz"
+
+
+@pytest.mark.parametrize("engine", ["local", "dask"])
+def test_topics_of_many_files(texts, tmp_path, engine):
+    saved = tmp_path / "model.npz"
+    options = ("--topics", 2, "--engine", engine, "--save", saved, "--refine", 2)
+    found = run("topics", texts, *options, "--checkpoint", tmp_path / "on the way")
+    assert found.exit_code == 0, found.output
+    assert "3 partitions" in found.output
+    assert lt.load(saved).vocabulary_ == ["apple", "iron", "pear", "plum", "steel", "zinc"]
+    assert (tmp_path / "on the way" / "fit.npz").exists()
+
+
+def test_rows_of_many_files(tmp_path):
+    for number, part in enumerate(np.split(ROWS, 3)):
+        np.savetxt(tmp_path / f"{number}.csv", part, delimiter=",", header="a,b,c", comments="")
+    saved = tmp_path / "model.npz"
+    found = run("fit", "spherical", tmp_path / "*.csv", "--components", 2, "--save", saved)
+    assert found.exit_code == 0, found.output
+    expected = lt.SphericalGaussianMixture(2, random_state=0).fit(ROWS)
+    assert np.abs(lt.load(saved).means_ - expected.means_).max() < 1e-6
+    kept = tmp_path / "kept"
+    one = ("fit", "spherical", tmp_path / "0.csv", "--components", 2, "--checkpoint", kept)
+    assert run(*one).exit_code == 0
+    assert run(*one).exit_code == 0
+    found = run("fit", "spherical", tmp_path / "1.csv", "--components", 2, "--checkpoint", kept)
+    assert found.exit_code != 0
+    assert "another fit" in found.output
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("--engine", "ray", "--topics", 2), "must be 'local'"),
+        (("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers"),
+        (("--out", "page.html", "--topics", 2), "--save"),
+        ((), "--topics"),
+    ],
+)
+def test_what_is_refused(texts, arguments, message):
+    found = run("topics", texts, *arguments)
+    assert found.exit_code != 0
+    assert message in found.output
+    assert "Traceback" not in found.output

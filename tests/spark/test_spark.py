@@ -1,0 +1,148 @@
+"""Spark: the same partitions give the same bits as here; frames of all kinds of columns."""
+
+import os
+import sys
+
+import numpy as np
+import pytest
+
+import latensor as lt
+from engines.partition_cases import CASES, MIXED, SINGLE, SYMBOLS, WORDS, KillsOnce, fitted
+from latensor.exceptions import InvalidInputError
+
+# Every model once; the number of partitions goes round.
+COUNTS = dict(zip(CASES, [16, 1, 4, 2, 1, 2, 4, 2, 1, 2, 2, 2, 3], strict=False))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_partitions_give_the_bits_of_the_local_fit(spark, name, monkeypatch):
+    model, settings, *rest = CASES[name]
+    if hasattr(model(), "refine"):
+        settings = {**settings, "refine": 1}
+        monkeypatch.setitem(CASES, name, (model, settings, *rest))
+    count = COUNTS.get(name, 2)
+    assert np.array_equal(fitted(name, count, engine="spark"), fitted(name, count))
+    assert not spark.sparkContext._jsc.getPersistentRDDs()
+
+
+def mixture(source):
+    return lt.SphericalGaussianMixture(3, random_state=0, refine=2).fit(source)
+
+
+@pytest.fixture(scope="module")
+def frame(spark):
+    from pyspark.ml.linalg import Vectors
+
+    rows = [
+        (
+            Vectors.dense(row) if i % 2 else Vectors.sparse(8, dict(enumerate(row.tolist()))),
+            Vectors.dense(row),
+            row.tolist(),
+            *row[:2].tolist(),
+            float(i % 3),
+        )
+        for i, row in enumerate(MIXED)
+    ]
+    names = ["mixed", "dense", "listed", "a", "b", "weight"]
+    return spark.createDataFrame(rows, names).repartition(3).persist()
+
+
+def parts_of(frame, name):
+    found = frame.select(name).rdd.glom().collect()
+    return [np.array([np.asarray(list(row[0])) for row in part]) for part in found]
+
+
+def test_vectors_lists_numbers_and_weights(frame):
+    parts = parts_of(frame, "listed")
+    expected = mixture(lt.sources.partitions([[part] for part in parts])).means_
+    for name in ("mixed", "dense", "listed"):
+        assert np.array_equal(mixture(lt.sources.from_spark(frame, name)).means_, expected)
+    found = lt.PCA(1).fit(lt.sources.from_spark(frame, ["a", "b"]))
+    assert np.abs(found.mean_ - MIXED[:, :2].mean(axis=0)).max() < 1e-12
+    weighted = lt.sources.from_spark(frame, "dense", weight="weight")
+    whole = lt.PCA(1).fit(MIXED, sample_weight=np.arange(900) % 3.0)
+    assert np.abs(lt.PCA(1).fit(weighted).mean_ - whole.mean_).max() < 1e-12
+
+
+def test_answers_are_frames(frame):
+    model = mixture(MIXED)
+    found = model.predict_proba(lt.sources.from_spark(frame, "mixed"))
+    rows = found.collect()
+    assert found.columns == ["predict_proba"]
+    assert np.allclose(
+        np.sort([r[0] for r in rows], axis=0), np.sort(model.predict_proba(MIXED), 0)
+    )
+    labels = model.predict(lt.sources.from_spark(frame, "listed")).collect()
+    expected = model.predict(np.array([row["listed"] for row in labels]))
+    assert [row["predict"] for row in labels] == expected.tolist()
+
+
+def test_texts_counts_and_sequences(spark):
+    rows = [SINGLE[[i]] for i in range(300)]
+    texts = [
+        " ".join(" ".join([WORDS[w]] * int(c)) for w, c in zip(r.indices, r.data, strict=True))
+        for r in rows
+    ]
+    records = [
+        (text, r.indices.tolist(), r.data.astype(int).tolist())
+        for text, r in zip(texts, rows, strict=True)
+    ]
+    frame = spark.createDataFrame(records, ["text", "words", "counts"]).coalesce(2)
+    model = lt.SingleTopic(3, random_state=0, refine=1)
+    found = model.fit(lt.sources.from_spark(frame, text="text"))
+    assert found.vocabulary_ == sorted(set(" ".join(texts).split()))
+    counted = lt.sources.from_spark(frame, words="words", counts="counts", n_features=60)
+    assert lt.SingleTopic(3, random_state=0, refine=1).fit(counted).n_documents_ == 300
+    sequences = np.split(np.ravel(SYMBOLS.X), np.cumsum(SYMBOLS.lengths)[:-1])
+    listed = spark.createDataFrame([(s.tolist(),) for s in sequences], ["symbols"]).coalesce(2)
+    chain = lt.CategoricalHMM(3, random_state=0, refine=1)
+    found = chain.fit(lt.sources.from_spark(listed, "symbols")).transmat_
+    rows = [
+        (float(number), place, int(symbol))
+        for number, sequence in enumerate(sequences)
+        for place, symbol in enumerate(sequence)
+    ]
+    long = spark.createDataFrame(rows, ["id", "place", "symbol"])
+    source = lt.sources.from_spark(long, ["symbol"], sequence="id", order="place")
+    other = lt.CategoricalHMM(3, random_state=0, refine=1).fit(source).transmat_
+    assert np.abs(found - other).max() < 1e-3
+
+
+def test_a_task_that_dies_changes_no_bit(spark, tmp_path):
+    flag = tmp_path / "killed"
+    parts = [[MIXED[:300]], KillsOnce(MIXED[300:], str(flag), os.getpid())]
+    found = mixture(lt.sources.partitions(parts, engine="spark")).means_
+    assert flag.exists()
+    assert np.array_equal(
+        found, mixture(lt.sources.partitions([[MIXED[:300]], [MIXED[300:]]])).means_
+    )
+
+
+def test_what_is_refused(spark, frame):
+    with pytest.raises(InvalidInputError, match="no column 'features'; it has 'mixed'"):
+        lt.sources.from_spark(frame, "features")
+    with pytest.raises(InvalidInputError, match="say which columns are meant"):
+        mixture(frame)
+    broken = MIXED.copy()
+    broken[700, 3] = np.nan
+    parts = [[broken[:300]], [broken[300:600]], [broken[600:]]]
+    with pytest.raises(InvalidInputError, match=r"NaN.*\(partition 2\)"):
+        mixture(lt.sources.partitions(parts, engine="spark"))
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 1
+    texts = spark.createDataFrame([("a text",)], ["text"])
+    with pytest.raises(InvalidInputError, match="not numbers"):
+        mixture(lt.sources.from_spark(texts))
+
+
+def test_what_spark_lacks_is_said(monkeypatch):
+    from latensor.engines import spark as engine
+
+    missing = RuntimeError("... ModuleNotFoundError: No module named 'latensor'")
+    assert sys.executable in str(engine.explained(missing))
+    assert "PYSPARK_PYTHON" in str(engine.explained(RuntimeError("[PYTHON_VERSION_MISMATCH] ...")))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    monkeypatch.setattr(engine.shutil, "which", lambda name: None)
+    sql = pytest.importorskip("pyspark.sql")
+    monkeypatch.setattr(sql.SparkSession, "getActiveSession", classmethod(lambda cls: None))
+    with pytest.raises(InvalidInputError, match=r"Java 17 or 21.*JAVA_HOME"):
+        engine.SparkEngine()
