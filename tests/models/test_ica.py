@@ -204,7 +204,7 @@ def test_a_polished_stream_is_as_exact_as_fit_while_its_rows_are_kept():
     for part in np.split(made.samples, 6):
         streamed.partial_fit(part)
     whole = ICA(4, random_state=0).fit(made.samples)
-    assert streamed.certificate_.method == whole.certificate_.method == "moments + polish"
+    assert streamed.certificate_.method == whole.certificate_.method == "moments + refinement"
     assert np.abs(streamed.components_ - whole.components_).max() < 1e-3
 
 

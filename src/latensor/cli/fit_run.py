@@ -85,7 +85,7 @@ def execute(run: Run) -> None:
         run.likelihood = _likelihood(run, meter)
     unasked = run.arguments.get("refine", "auto") == "auto"
     if unasked and getattr(run.model, "converged_", None) is False:
-        run.notes.append("the likelihood was still rising when the polish ended; give --refine N")
+        run.notes.append("EM had not converged when it ended; give --refine N")
 
 
 def print_findings(run: Run) -> None:

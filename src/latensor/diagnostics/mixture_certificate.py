@@ -1,4 +1,4 @@
-"""How far a fitted mixture can be trusted, in numbers and in plain words."""
+"""How firmly samples determine a fitted mixture, in numbers and in plain words."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
 from latensor.value_files import storable
 
-# Above this share of unexplained third moment the start from moments often failed (recipe of the
+# Above this fraction of unexplained third moment the start from moments often failed (recipe of the
 # portfolio: 11 of 32 runs, against 1 of 22 below).
 DOUBTFUL_OFF_DIAGONAL = 0.15
 # A spread of the means below the largest that noise gives cannot be told from noise.
@@ -25,9 +25,9 @@ class MixtureCertificate(Findings):
     Attributes
     ----------
     n_components, n_features : int
-    method : str, where the parameters come from: "moments", or the start of the polish that was
+    method : str, where the parameters come from: "moments", or the start of the refinement that was
         kept, "moments + EM" or "k-means++ + EM"
-    off_diagonal : float, share of the whitened third moment that the components leave
+    off_diagonal : float, fraction of the whitened third moment that the components leave
         unexplained; NaN where moments give no start
     condition : float, of the whitening: the ratio of the largest to the smallest spread of the
         means; infinite where they are affinely dependent
@@ -39,7 +39,7 @@ class MixtureCertificate(Findings):
         samples at hand
     outside : float, the distance of a mean from the range of its feature, in units of that range;
         above 0 no mixture has such means. NaN where it was not measured
-    n_moves : int, split and merge moves of the polish
+    n_moves : int, split and merge moves of the refinement
     constant_features : tuple of int, columns that do not vary
     notes : tuple of str, what else the user should know
     """
@@ -109,7 +109,7 @@ def _third_moment(found: MixtureCertificate) -> Statement | None:
     cure = (
         " Restarts and split and merge moves stood beside them."
         if found.method != "moments"
-        else " Polish them (refine), or give more samples."
+        else " Refine them (refine='auto'), or give more samples."
     )
     return Statement("Third moment", CAUTION, text + cure)
 
@@ -134,11 +134,11 @@ def _whitening(found: MixtureCertificate) -> Statement | None:
 def _separation(found: MixtureCertificate) -> Statement | None:
     if found.n_components == 1:
         return None
-    text = f"the two closest means are {found.separation:.3g} deviations apart."
+    text = f"the two closest means are {found.separation:.3g} standard deviations apart."
     if found.separation >= 2:
         return Statement("Separation", GOOD, text)
     if found.separation >= 0.5:
-        return Statement("Separation", CAUTION, text + " Their shares are uncertain.")
+        return Statement("Separation", CAUTION, text + " Their weights are uncertain.")
     return Statement("Separation", BAD, text + " They may be one component: lower n_components.")
 
 

@@ -1,4 +1,4 @@
-"""How far to trust topics: what the moments of two halves of the documents say about each other."""
+"""How firmly documents determine topics: what the moments of their two halves have in common."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statemen
 _FIRM, _DOUBTFUL = 4.0, 2.0
 # Split-half distances up to these are firm and usable; most words of a topic differ beyond.
 _STEADY, _SHAKY = 0.3, 0.7
-# Share of the whitened third moment that the topics leave: planted corpora have 0.004 to 0.05.
+# Fraction of the whitened third moment that the topics leave: planted corpora have 0.004 to 0.05.
 _FITS, _MISFITS = 0.05, 0.15
 _CONDITION = 1e4
 
@@ -29,8 +29,8 @@ class TopicCertificate(Findings):
     eigenvalue_ratio : float, the weakest eigenvalue of the second moment over its noise
     split_half : (k,) how far each topic moves from one half of the documents to the other, as an
         L1 distance of 0 to 2; it nearly equals the error of the topic until that is large. Of the
-        moments alone: the polish brings topics nearer. NaN where a half cannot tell topics apart
-    off_diagonal : float, share of the whitened third moment that the topics do not explain
+        moments alone: refinement brings topics nearer. NaN where a half cannot tell topics apart
+    off_diagonal : float, fraction of the whitened third moment that the topics do not explain
     condition : float, ratio of the largest to the weakest eigenvalue
     effective_size : float, number of equally weighted documents worth as much
     n_documents, n_empty, n_short : int, documents, without words, with fewer than three
@@ -54,7 +54,7 @@ class TopicCertificate(Findings):
         return tuple(found)
 
     def topic_levels(self) -> list[str | None]:
-        """How far to trust every topic: "good", "caution", "bad", or None where unknown."""
+        """How firmly every topic is determined: "good", "caution", "bad", or None where unknown."""
         return [None if np.isnan(d) else _level(d, _STEADY, _SHAKY) for d in self.split_half]
 
     @property
@@ -72,7 +72,7 @@ class TopicCertificate(Findings):
         }[level]
         if level == BAD and self.polished:
             level = CAUTION
-            tail = "the moments alone do not support the last topics, which rest on the polish"
+            tail = "the last topics are supported by the likelihood only, not by the moments"
         return Statement(
             "noise", level, f"The weakest direction is {ratio:.2g} times its noise: {tail}."
         )
@@ -87,15 +87,15 @@ class TopicCertificate(Findings):
         middle = float(np.median(known))
         level = _level(middle, _STEADY, _SHAKY)
         text = (
-            f"From one half of the documents to the other topics move by {middle:.2f} in the "
-            f"middle (L1 distance, at most 2), as the moments alone see them"
+            f"From one half of the documents to the other the median topic moves by {middle:.2f} "
+            f"(L1 distance, at most 2), by the moments alone"
         )
         if shaky:
             text += f"; {shaky} of {len(known)} move by more than {_SHAKY}"
             level = CAUTION if level == GOOD else level
         if level == BAD and self.polished:
             level = CAUTION
-            text += "; the polish has brought them nearer, by how much is not known"
+            text += "; refinement has brought them nearer, by how much is not known"
         return Statement("stability", level, text + ".")
 
     def _fit(self) -> Statement:

@@ -303,7 +303,7 @@ class Effort:
     Attributes
     ----------
     refine : "auto" (to convergence) or the number of plain passes; 0 for moments only
-    max_iter : int, passes of one climb
+    max_iter : int, passes of one run of EM
     tol : float, log-likelihood per sample that may be left to gain
     """
 

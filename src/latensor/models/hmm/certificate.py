@@ -1,4 +1,4 @@
-"""How far to trust a hidden Markov model: what its moments, its climb and its rivals say."""
+"""How firmly data determine a hidden Markov model: its moments, its likelihood, its starts."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
 _FIRM, _DOUBTFUL = 2.0, 1.0
-# Share of the whitened third moment off the diagonals: above, components are rarely trustworthy.
+# Fraction of the whitened third moment off the diagonals: above, components are rarely right.
 _FITS, _MISFITS = 0.15, 0.3
 _CONDITION = 100.0
 # Models whose likelihoods per row differ by less are equally good.
@@ -27,13 +27,13 @@ class HMMCertificate(Findings):
     n_components : int
     strength : float, the weakest of the directions that so many states need, over the edge of
         the noise of the pair tables; infinite for one state
-    off_diagonal : float, share of the whitened third moment that the states do not explain; NaN
+    off_diagonal : float, fraction of the whitened third moment that the states do not explain; NaN
         where the moments cannot give so many states
     condition : float, largest over smallest singular value of the moment of past and future
     start : str, what the fit was started from: "lag", "window" or "random 1", ...
     trials : dict, log-likelihood per row of the starts that came into the last round of trials
-    n_iter : int, passes of the climb over all rows
-    converged : bool or None, whether it stopped by itself; None without a climb
+    n_iter : int, passes of EM
+    converged : bool or None, whether it stopped by itself; None without refinement
     n_rows, n_sequences : int
     constant_features : columns that do not vary
     """
@@ -57,8 +57,8 @@ class HMMCertificate(Findings):
             self._noise(),
             self._fit(),
             self._conditioning(),
-            self._rivals(),
-            self._climb(),
+            self._starts(),
+            self._convergence(),
             self._constant(),
         )
 
@@ -84,9 +84,9 @@ class HMMCertificate(Findings):
             GOOD: f"the sequences support {self.n_components} states",
             CAUTION: "the last states are supported weakly",
             BAD: "pairs of rows do not support so many states: lower n_components or give more "
-            "data; what the climb found may be one of many answers",
+            "data; what EM found may be one of many answers",
         }[level]
-        # A polished model may be right where its moments are not: the likelihood decides then.
+        # A refined model may be right where its moments are not: the likelihood decides then.
         if level == BAD and self.converged is not None:
             level = CAUTION
         return Statement(
@@ -117,7 +117,7 @@ class HMMCertificate(Findings):
         if self.condition != self.condition or self.n_components == 1:
             return None
         level = GOOD if self.condition < _CONDITION else CAUTION
-        tail = "no state is hidden" if level == GOOD else "similar states may be confused"
+        tail = "well conditioned" if level == GOOD else "similar states may be confused"
         return Statement(
             "conditioning",
             level,
@@ -125,7 +125,7 @@ class HMMCertificate(Findings):
             f"{tail}.",
         )
 
-    def _rivals(self) -> Statement | None:
+    def _starts(self) -> Statement | None:
         if len(self.trials) < 2:
             return None
         best = max(self.trials.values())
@@ -151,13 +151,13 @@ class HMMCertificate(Findings):
             "states, and its variance is min_covar. Leave it out.",
         )
 
-    def _climb(self) -> Statement | None:
+    def _convergence(self) -> Statement | None:
         if self.converged is None:
             return None
         if self.converged:
-            return Statement("climb", GOOD, f"The likelihood stopped rising after {self.n_iter}.")
+            return Statement("convergence", GOOD, f"EM converged after {self.n_iter} passes.")
         return Statement(
-            "climb",
+            "convergence",
             CAUTION,
-            f"The likelihood was still rising after {self.n_iter} passes: raise refine.",
+            f"EM had not converged after {self.n_iter} passes: raise max_iter.",
         )

@@ -121,7 +121,7 @@ class HiddenMarkovInference:
         return self._draw(states, rng), states
 
     def get_stationary_distribution(self) -> Any:
-        """The shares (k,) of the states in a long sequence."""
+        """The stationary probabilities (k,) of the states in a long sequence."""
         check_is_fitted(self)
         return stationary_distribution(self.transmat_)
 

@@ -1,4 +1,4 @@
-"""How far unmixed sources can be trusted, in numbers and in plain words."""
+"""How firmly samples determine unmixed sources, in numbers and in plain words."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ICACertificate(Findings):
     Attributes
     ----------
     n_components, n_features : int
-    method : str, "moments" or "moments + polish"
+    method : str, "moments" or "moments + refinement"
     noise : str, "none", "isotropic", "diagonal" or "unknown": the noise that was found or assumed
     noise_p_value : float, how often noise of this kind gives a covariance as far from it; NaN
         where nothing could refute it
@@ -51,9 +51,9 @@ class ICACertificate(Findings):
     kurtosis, kurtosis_errors : tuples of float, excess kurtosis of every source and its error
     unidentifiable : tuple of int, the sources that may be Gaussian: nothing tells such a source
         from noise, or from another of its kind
-    off_diagonal : float, share of the fourth cumulant that the components leave unexplained
-    interference : float, expected share of other sources in the amplitude of each (root mean
-        square), from the information that the polish measured; NaN without it
+    off_diagonal : float, fraction of the fourth cumulant that the components leave unexplained
+    interference : float, expected fraction of other sources in the amplitude of each (root mean
+        square), from the information that the refinement measured; NaN without it
     energy_correlation : float, of the squares of two sources, root mean square over the pairs: near
         zero for independent ones; NaN where it was not measured
     condition : float, of the mixing matrix with columns of length one
@@ -239,7 +239,7 @@ def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACerti
     return ICACertificate(
         n_components=count,
         n_features=len(moment.mean),
-        method="moments" if information is None else "moments + polish",
+        method="moments" if information is None else "moments + refinement",
         noise=found.noise_kind,
         noise_p_value=found.p_value,
         noise_levels=tuple(float(v) for v in np.diag(found.noise)),

@@ -18,7 +18,7 @@ _FIRST_LAGS = 4
 _MOST_LAGS = 1_000
 # Autocorrelations below so many standard errors are taken for none.
 _CLEARLY = 4.0
-# Less than this share of the samples lost is taken for chance.
+# Less than this fraction of the samples lost is taken for chance.
 _NEGLIGIBLE = 0.1
 
 
@@ -49,7 +49,7 @@ def serial_dependence(series: Any) -> Any:
     spectrum = np.abs(np.fft.rfft(series, length, axis=0)) ** 2
     lags = np.fft.irfft(spectrum, length, axis=0)[1 : n_lags + 1] / power
     lags[np.abs(lags) < _CLEARLY / np.sqrt(n_rows)] = 0.0
-    # Falling weights keep the sum from being that of far lags, which are known worst.
+    # Decreasing weights keep the sum from being that of far lags, which are known worst.
     taper = 1 - np.arange(1, n_lags + 1) / (n_lags + 1)
     found = 1 + 2 * (lags * taper[:, None]).T @ lags
     return np.where(found > 1 + _NEGLIGIBLE, found, 1.0)

@@ -65,7 +65,7 @@ class Unmixing:
     whitening : (k, d), of which the rows of U are combinations
     noise : (k, k), covariance of the noise in the sources; NaN on the diagonal where unknown
     kurtosis, kurtosis_error : (k,), excess kurtosis and its standard error
-    off_diagonal : float, share of the cumulant that the components do not explain
+    off_diagonal : float, fraction of the cumulant that the components do not explain
     p_value : float, of this kind of noise; NaN where nothing could refute it
     space : SignalSpace of the rotation, None where the cumulant was fitted without one
     rotation : (k, k), of the whitened signal to the sources, or None
@@ -265,7 +265,7 @@ def fitted(
 def _rotation(
     core: Any, rng: np.random.Generator, algorithm: str | Callable[..., Any]
 ) -> tuple[Any, float]:
-    """Orthonormal columns (k, k) that diagonalize a cumulant, and the share of it they leave."""
+    """Orthonormal columns (k, k) that diagonalize a cumulant, and the fraction of it they leave."""
     size = core.shape[0]
     if size == 1:
         return np.ones((1, 1)), 0.0

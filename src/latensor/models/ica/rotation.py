@@ -1,4 +1,4 @@
-"""The polish of independent components: rotations that make the scores as independent as can be.
+"""Refinement of independent components: rotations that make the scores as independent as can be.
 
 For scores y = h + e of independent sources h of variance one and Gaussian noise e of covariance N,
 E[g(y_i) y_j] = N_ij E[g'(y_i)] for any function g (Stein's identity): an equation that holds at
@@ -51,7 +51,7 @@ def gaussian_bound(count: int) -> float:
 
 @dataclass(frozen=True)
 class Polished:
-    """Where the polish has arrived.
+    """Where the refinement has arrived.
 
     Attributes
     ----------

@@ -23,7 +23,7 @@ from latensor.value_files import storable
 _REFUTED = 1e-3
 # Beyond so many samples, rounding would refute the model.
 _MOST_SAMPLES = 1e10
-# The smallest share of a sensor's variance that is noise: less is an improper solution.
+# The smallest fraction of a sensor's variance that is noise: less is an improper solution.
 _LEAST_NOISE = 1e-6
 _MOST_STEPS = 300
 _SCORING_STEPS = 30
@@ -78,7 +78,7 @@ class SignalSpace:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Eigenvalues of a covariance in falling order, the directions, and how many are not zero."""
+    """Eigenvalues of a covariance, decreasing, the directions, and how many are not zero."""
 
     values: Any
     vectors: Any

@@ -94,7 +94,7 @@ def _roots(found: PearsonCertificate) -> Statement:
 
 
 def _separation(found: PearsonCertificate) -> Statement:
-    text = f"the means are {found.separation:.3g} deviations apart."
+    text = f"the means are {found.separation:.3g} standard deviations apart."
     if found.separation >= 1:
         return Statement("Separation", GOOD, text)
     if found.separation >= 0.3:
