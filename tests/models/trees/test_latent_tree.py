@@ -309,6 +309,51 @@ def test_family_packs_and_unpacks():
     assert np.abs(again.tables - state.tables)[state.masks()[1]].max() < 1e-8
 
 
+def test_undecided_edges_are_settled_by_likelihood():
+    values, moves = [], 0
+    for seed in range(3):
+        data = make_tree(1000, 16, shape="coalescent", model="general", random_state=seed)
+        found = [
+            lt.LatentTree(interchange=how, random_state=0).fit(data.X)
+            for how in ("distance", "likelihood")
+        ]
+        values.append(found[1].history_[-1] - found[0].history_[-1])
+        assert found[0].n_moves_ == 0
+        moves += found[1].n_moves_
+        assert found[1].score(data.X) == pytest.approx(found[1].lower_bound_, abs=1e-9)
+    assert min(values) > -1e-4
+    assert moves > 0
+
+
+@pytest.mark.parametrize("model", ["jc", "gaussian"])
+def test_trees_of_any_degree_with_observed_inner_nodes(model):
+    # 0 is observed and has neighbours 1, 2 and a hidden node of degree four.
+    tree = Tree.of([6, 0, 0, 6, 6, 6, -1], 6, [0.3, 0.2, 0.2, 0.2, 0.3, 0.2, 0.0])
+    start = lt.LatentTree(topology=format_newick(tree), random_state=0, shrinkage=5)
+    rng = np.random.default_rng(0)
+    values = np.zeros((4000, 7))
+    for v in tree.preorder():
+        u = tree.parent[v]
+        keep = np.exp(-tree.length[v]) if u >= 0 else 0.0
+        if model == "gaussian":
+            values[:, v] = keep * values[:, u] + np.sqrt(1 - keep**2) * rng.standard_normal(4000)
+        else:
+            fresh = rng.integers(3, size=4000)
+            same = (rng.random(4000) < keep) & (u >= 0)
+            values[:, v] = np.where(same, values[:, u], fresh)
+    X = values[:, :6]
+    found = start.fit(X)
+    assert found.tree_.n_hidden == 1
+    assert np.isfinite(found.score(X))
+    text = found.newick()
+    assert lt.robinson_foulds(found.tree_, tree) == 0
+    assert text.count("(") == 2
+    binary = lt.LatentTree(random_state=0).fit(X)
+    assert found.bic(X) < binary.bic(X)
+    if model == "gaussian":
+        assert np.abs(found.correlation_[:6] - np.exp(-tree.length[:6])).max() < 0.05
+
+
 @parametrize_with_checks([lt.LatentTree(support=None, max_iter=20)])
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_checks(estimator, check):

@@ -92,6 +92,8 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     topology : "auto" (spectral neighbour joining, then interchanges), "snj", "nj" (neighbour
         joining), or a tree in Newick's format whose names are those of the columns, or their
         numbers
+    interchange : "distance", or "likelihood" to try those that the bootstrap leaves undecided by
+        EM too (symbols)
     n_symbols : int or None, how many symbols there are; None to take the first batch's word
     shrinkage : "auto" (chosen on held-out sites), or the pseudo-count that EM adds to every row of
         a table
@@ -116,6 +118,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     shrinkage_ : float, the pseudo-count used (symbols)
     lower_bound_ : float, log-likelihood per row
     n_iter_ : int
+    n_moves_ : int, interchanges that the likelihood asked for
     converged_ : bool
     certificate_ : TreeCertificate
     """
@@ -123,6 +126,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     _parameters = {  # noqa: RUF012
         "n_states": (Choice((None,)), Interval(numbers.Integral, 1)),
         "family": (Choice(("auto", CATEGORICAL, GAUSSIAN)),),
+        "interchange": (Choice(("distance", "likelihood")),),
         "n_symbols": (Choice((None,)), Interval(numbers.Integral, 2)),
         "shrinkage": (Choice(("auto",)), Interval(numbers.Real, 0)),
         "support": (Choice(("local", "bootstrap", None)),),
@@ -145,6 +149,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
             "shrinkage_",
             "lower_bound_",
             "n_iter_",
+            "n_moves_",
             "converged_",
             "history_",
             "certificate_",
@@ -162,6 +167,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         *,
         family: str = "auto",
         topology: str = "auto",
+        interchange: str = "distance",
         n_symbols: int | None = None,
         shrinkage: float | str = "auto",
         support: str | None = "local",
@@ -174,6 +180,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         self.n_states = n_states
         self.family = family
         self.topology = topology
+        self.interchange = interchange
         self.n_symbols = n_symbols
         self.shrinkage = shrinkage
         self.support = support
@@ -339,6 +346,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
             self.n_states or self.n_symbols_,
             self.n_symbols_,
             self.topology,
+            self.interchange,
             self.shrinkage,
             self.support,
             columns,
@@ -377,6 +385,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
             "saturated_": affinity.saturated,
             "lower_bound_": float(value),
             "n_iter_": answer.n_iter,
+            "n_moves_": answer.n_moves,
             "converged_": answer.converged,
             "history_": np.array(answer.history),
             "certificate_": self._certificate(answer, state),
@@ -386,20 +395,22 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         tree, affinity = state.tree, answer.evidence["affinity"]
         inner = list(tree.splits().values())
         support = tree.support[inner]
-        measured = bool(len(support)) and bool(np.isfinite(support).all())
+        measured = bool(np.isfinite(support).any())
         n = tree.n_observed
         pairs = affinity.saturated[np.triu_indices(n, 1)]
         how = {"auto": "by spectral neighbour joining and balanced interchanges",
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
+        moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
+        method = how.get(self.topology, "given") + moves + (", refined by EM" if refined else "")
         return TreeCertificate(
-            method=how.get(self.topology, "given") + (", refined by EM" if refined else ""),
+            method=method,
             n_leaves=n,
             n_hidden=tree.n_hidden,
             n_samples=float(answer.evidence["n_samples"]),
             n_inner_edges=len(inner),
             n_supported=int((support >= 0.95).sum()) if measured else -1,
-            weakest_support=float(support.min()) if measured else float("nan"),
+            weakest_support=float(np.nanmin(support)) if measured else float("nan"),
             saturated=float(pairs.mean()) if len(pairs) else 0.0,
             smallest_singular=_smallest_singular(state),
             zero_edges=int((tree.length[inner] <= 1e-12).sum()),

@@ -22,6 +22,7 @@ from latensor.models.trees.affinity import (
 )
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
+from latensor.models.trees.likelihood_moves import interchange_by_likelihood
 from latensor.models.trees.read_off import (
     lengths_state,
     node_marginals,
@@ -64,6 +65,7 @@ class CategoricalTreeModel(Model[TreeState]):
     n_states: int
     n_symbols: int
     topology: str
+    interchange: str
     shrinkage: float | str
     support: str | None
     names: tuple[str, ...]
@@ -156,12 +158,22 @@ class CategoricalTreeModel(Model[TreeState]):
             first = next(iter(candidates.values())).prior
             candidates = {n: replace(s, prior=first) for n, s in candidates.items()}
         names, evidence = list(candidates), {"shrinkage": shrinkage}
-        if not search_.to_convergence or len(names) == 1:
+        by_likelihood = self.interchange == "likelihood" and "(" not in self.topology
+        if not search_.to_convergence or (len(names) == 1 and not by_likelihood):
             return Start(candidates[names[0]], names[0], evidence=evidence)
         best, climb = best_start(
             search_.fold, search_.family, list(candidates.values()), max_iter=_TRIAL_STEPS
         )
-        return Start(climb.state, names[best], evidence=evidence)
+        state, n_moves = climb.state, 0
+        if by_likelihood:
+            state, n_moves = interchange_by_likelihood(
+                state,
+                search_.evidence["affinity"],
+                search_.fold,
+                TreeFamily(self.n_symbols),
+                search_.sample.weight,
+            )
+        return Start(state, names[best], n_moves, evidence)
 
     def _shrinkage(self, search_: Search[TreeState], centre: TreeState) -> float:
         """The pseudo-count that predicts held-out sites best."""
