@@ -80,6 +80,9 @@ def test_the_second_derivative_is_seen_in_high_dimensions_too():
     spurious = basis @ (np.array([0.5, 1.0]) / np.hypot(0.5, 1.0))
     away = escape(Deflated(tensor), spurious, 2 / np.sqrt(5), basis)
     assert away is not None
+    tops, heights, _ = climb_symmetric(Deflated(tensor), away, 50, 1e-13, 0.0, None)
+    assert (heights > 2 / np.sqrt(5) + 0.1).all()
+    np.testing.assert_allclose(np.abs(basis.T @ tops).max(axis=0), 1.0, atol=1e-8)
     assert escape(Deflated(tensor), basis[:, 0], 2.0, basis) is None
 
 

@@ -50,7 +50,12 @@ def test_options_go_with_it(library):
     )
     assert library.owns(found.weights)
     assert all((library.host(f) >= 0).all() for f in found.factors)
-    assert found.sparse is not None
+    whole = np.asarray(found.sparse.to_dense())
+    places = whole != 0
+    assert found.sparse.nnz == round(0.1 * positive.size)
+    assert (errors != 0)[places].mean() > 0.9
+    left = positive - library.host(found.tensor.to_dense())
+    np.testing.assert_allclose(whole[places], left[places], atol=1e-6 * np.abs(left).max())
 
 
 @pytest.mark.parametrize("scale", [1e-100, 1e60])

@@ -12,6 +12,7 @@ from latensor.decomposition import GaussNewton, PowerMethod, Status, decompose
 from latensor.decomposition.auto.complete import complete_entries, split
 from latensor.decomposition.auto.constrained import Constraints
 from latensor.decomposition.auto.core import Fit
+from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import CONVERGED_STEPS, Monitor
 from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
 from latensor.decomposition.optimize.masked import observe
@@ -238,3 +239,20 @@ def test_unseen_entries_contradict_a_fit_that_describes_only_what_it_saw():
     assert found.best.contradicted
     assert found.best.held_out_error > 0.5
     assert found.agreements == 0
+
+
+def test_parallel_components_under_a_penalty_are_a_saddle():
+    rng = np.random.default_rng(0)
+    rows = [np.abs(rng.standard_normal((1, d))) for d in (6, 5, 4)]
+    problem = as_problem(as_tensor(np.einsum("ra,rb,rc->abc", *rows)))
+    sweeps = Sweeps(problem, None, 0.1)
+    point = sweeps.start([np.tile(f, (2, 1)) / 2 ** (1 / 3) for f in balanced(rows)])
+    for _ in range(10):  # later rounding leads away
+        point = sweeps.sweep(point)
+    held = {"ridge": 0.1}
+    assert not has_converged(problem, point.factors, 1e-7, **held)
+    alone = sweeps.start([f[:1] * 2 ** (1 / 3) for f in point.factors])
+    for _ in range(100):
+        alone = sweeps.sweep(alone)
+    assert alone.loss < point.loss
+    assert has_converged(problem, alone.factors, 1e-7, **held)

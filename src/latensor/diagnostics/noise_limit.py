@@ -11,8 +11,8 @@ from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 
 # How noise is fitted, and data to be held against it: ranks are told apart by more than optima of
-# nearly the same loss differ by.
-FIT = Automatic(thorough=False)
+# nearly the same loss differ by, and by far more than steps of 1e-5 gain.
+FIT = Automatic(tol=1e-5, thorough=False)
 # Share of the entries that the bound may charge for all ranks together before it is too crude.
 _CRUDE = 0.5
 # Simulated noise tensors: their number, for tensors up to that many entries and beyond.

@@ -26,6 +26,8 @@ from latensor.tensors.cp import CPTensor
 # Gains below which sweeps of free factors make way for Levenberg-Marquardt; see `converge`.
 _SLOW = 1e-3
 _MOST_STEPS = 100
+# Gains at which the sweeps of a trial end: optima are told apart by a thousandth.
+_TRIAL_TOL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,7 @@ def fit_constrained(
     signed = bool(constraints.nonnegative)
     rule = StoppingRule(_SLOW, max_iter, 2, floor)
     if signed and trial:
-        rule = StoppingRule(tol, max_iter, 3, floor)
+        rule = StoppingRule(max(tol, _TRIAL_TOL), max_iter, 3, floor)
     elif signed:
         proof = partial(
             has_converged,
