@@ -5,16 +5,20 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("latensor.nn needs PyTorch: install latensor[torch]") from error
 
+from latensor.nn.compress import CompressionReport, LayerReport, compress
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.linear import FactorizedEmbedding, FactorizedLinear
 from latensor.nn.regression import TensorContraction, TensorRegression
 
 __all__ = [
+    "CompressionReport",
     "FactorizedConv1d",
     "FactorizedConv2d",
     "FactorizedConv3d",
     "FactorizedEmbedding",
     "FactorizedLinear",
+    "LayerReport",
     "TensorContraction",
     "TensorRegression",
+    "compress",
 ]

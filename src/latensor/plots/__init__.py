@@ -4,6 +4,7 @@ from latensor.plots.clusters import clusters
 from latensor.plots.communities import communities
 from latensor.plots.comparison import comparison
 from latensor.plots.components import components
+from latensor.plots.compression import compression
 from latensor.plots.density import density
 from latensor.plots.figures import save
 from latensor.plots.history import residual_history
@@ -20,6 +21,7 @@ __all__ = [
     "communities",
     "comparison",
     "components",
+    "compression",
     "density",
     "images",
     "rank_evidence",

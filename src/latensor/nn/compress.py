@@ -1,0 +1,411 @@
+"""Compress a trained network: its layers of low rank, chosen together, best in its outputs."""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from latensor.exceptions import InvalidInputError
+from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
+from latensor.nn.linear import FactorizedLinear
+from latensor.nn.statistics import LayerStatistics, batches_of, measure, patches, watching
+from latensor.nn.truncation import Choice, calibrated, choices, spend, truncated
+
+_LAYERS = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
+# Layers with fewer weights cost next to nothing.
+_SMALL = 500
+# Inputs that are enough: linear layers need 2 to 4 times as many as they have outputs.
+_MAX_INPUTS = 1500
+_METHODS = ("auto", "svd", "tucker", "cp")
+
+
+@dataclass(frozen=True)
+class LayerReport:
+    """What became of one layer.
+
+    Attributes
+    ----------
+    name, kind : str
+    method : "dense", "svd", "tucker" or "cp"
+    ranks : int, (R_out, R_in) or None
+    n_weights, n_weights_before : int, without biases
+    operations, operations_before : float, multiplications and additions for one input
+    output_error : float, relative root mean square error of the layer's own outputs on the inputs
+        that the compressed network gives it, against those of the original network
+    reason : str, why it was left alone
+    """
+
+    name: str
+    kind: str
+    method: str
+    ranks: Any
+    n_weights: int
+    n_weights_before: int
+    operations: float
+    operations_before: float
+    output_error: float
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class CompressionReport:
+    """What became of a network: `print` shows a table, `plot` a figure.
+
+    Attributes
+    ----------
+    layers : LayerReport of every linear layer and convolution, in the order of the forward pass
+    n_parameters, n_parameters_before : int, of the whole network
+    output_error : float, relative error of the network's outputs, their mean over outputs removed,
+        on the inputs given
+    """
+
+    layers: tuple[LayerReport, ...]
+    n_parameters: int
+    n_parameters_before: int
+    output_error: float
+
+    @property
+    def keep(self) -> float:
+        """The fraction of parameters that is left."""
+        return self.n_parameters / self.n_parameters_before
+
+    @property
+    def keep_operations(self) -> float:
+        """The fraction of operations of these layers that is left."""
+        before = sum(layer.operations_before for layer in self.layers) or 1.0
+        return sum(layer.operations for layer in self.layers) / before
+
+    def __str__(self) -> str:
+        head = ("layer", "method", "ranks", "weights", "of", "operations", "output error", "")
+        rows = [head, *(_row(each) for each in self.layers)]
+        widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
+        lines = []
+        for row in rows:
+            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+            lines.append("  ".join(cells).rstrip())
+        lines.append(
+            f"{self.n_parameters:,} of {self.n_parameters_before:,} parameters "
+            f"({self.keep:.1%}), {self.keep_operations:.0%} of the operations, outputs off by "
+            f"{self.output_error:.3f}"
+        )
+        return "\n".join(lines)
+
+    def plot(self) -> Any:
+        """A matplotlib Figure: weights before and after, and output errors, by layer."""
+        from importlib import import_module
+
+        return import_module("latensor.plots").compression(self)
+
+
+def _row(layer: LayerReport) -> tuple[str, ...]:
+    return (
+        layer.name,
+        layer.method,
+        "" if layer.ranks is None else str(layer.ranks),
+        f"{layer.n_weights:,}",
+        f"{layer.n_weights_before:,}",
+        f"{layer.operations / max(layer.operations_before, 1):.0%}",
+        f"{layer.output_error:.3f}",
+        layer.reason,
+    )
+
+
+def compress(
+    model: Any,
+    keep: float | None = None,
+    *,
+    error: float | None = None,
+    keep_operations: float | None = None,
+    inputs: Any,
+    method: str = "auto",
+    skip: Any = (),
+    max_inputs: int = _MAX_INPUTS,
+) -> Any:
+    """A smaller copy of a trained network that gives nearly the same outputs.
+
+    Every linear layer and convolution offers its best forms of low rank in the metric of the
+    network's outputs; one budget chooses among all of them at once, so that layers that would not
+    gain stay as they are; then the layers are replaced in order, each calibrated to give the
+    outputs of the original network on the inputs that it really gets. Labels are not needed.
+
+    Parameters
+    ----------
+    model : torch.nn.Module, which is not changed
+    keep : float in (0, 1), the fraction of weights to keep; biases are not counted
+    error : float in (0, 1), in place of `keep`: the relative error of the outputs that is allowed,
+        as predicted from the layers one by one
+    keep_operations : float in (0, 1), in place of `keep`: of multiplications and additions
+    inputs : tensor, or a loader of batches (or of pairs that begin with them) of typical inputs:
+        16 suffice for convolutions, linear layers need 2 to 4 times as many as they have outputs
+    method : "auto", "svd" (linear layers only), "tucker" (convolutions only), or "cp":
+        convolutions by CP, of as many weights as "auto" gives them
+    skip : names of layers to leave alone
+    max_inputs : int, inputs beyond these are not looked at
+
+    Returns
+    -------
+    A copy with `FactorizedLinear` and `FactorizedConv` layers, in evaluation mode, and its
+    `CompressionReport` as `.report`. Fine-tune it as any network.
+
+    Raises
+    ------
+    InvalidInputError, for inputs that yield nothing and budgets that cannot be met.
+    """
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidInputError(f"model must be a torch.nn.Module, got {type(model).__name__}")
+    if method not in _METHODS:
+        raise InvalidInputError(f"method={method!r} must be in {_METHODS}")
+    given = {"keep": keep, "error": error, "keep_operations": keep_operations}
+    named = {name: value for name, value in given.items() if value is not None}
+    if len(named) != 1:
+        raise InvalidInputError(f"give one of keep, error and keep_operations, got {named}")
+    for name, value in named.items():
+        if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
+            raise InvalidInputError(f"{name}={value!r} must be above 0 and below 1")
+    original = copy.deepcopy(model).eval()
+    device = next((p.device for p in original.parameters()), torch.device("cpu"))
+    batches = batches_of(inputs, device, max_inputs)
+    names, reasons = _layers(original, batches, set(skip), method)
+    if not names:
+        raise InvalidInputError(
+            "model has no layer that could be compressed: "
+            + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+        )
+    known = measure(original, names, batches)
+    n_inputs = sum(len(batch) for batch in batches)
+    positions = {name: known[name].n_positions / n_inputs for name in names}
+    lists = {
+        name: choices(original.get_submodule(name), known[name], positions[name]) for name in names
+    }
+    chosen = _chosen(original, lists, given, batches)
+    small = _replaced(original, names, chosen, known, batches, method)
+    small.report = _report(original, small, chosen, positions, reasons, batches)
+    return small
+
+
+def _layers(
+    model: Any, batches: list[Any], skip: set[str], method: str
+) -> tuple[list[str], dict[str, str]]:
+    """Layers to compress, in the order in which they are used, and why others are left alone."""
+    modules = dict(model.named_modules())
+    unknown = skip - set(modules)
+    if unknown:
+        raise InvalidInputError(f"skip names {sorted(unknown)[0]!r}, which the model does not have")
+    order: list[str] = []
+    calls: dict[str, int] = {}
+
+    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+        calls[name] = calls.get(name, 0) + 1
+        if name not in order:
+            order.append(name)
+
+    candidates = [name for name, layer in modules.items() if isinstance(layer, _LAYERS)]
+    with torch.no_grad(), watching(model, candidates, see):
+        model(batches[0][:1])
+    reasons: dict[str, str] = {}
+    shared = _shared(modules, candidates)
+    for name in order:
+        layer = modules[name]
+        if name in skip:
+            reasons[name] = "skipped"
+        elif layer.weight.numel() < _SMALL:
+            reasons[name] = f"fewer than {_SMALL:,} weights"
+        elif getattr(layer, "groups", 1) > 1:
+            reasons[name] = f"groups={layer.groups}"
+        elif calls[name] > 1 or name in shared:
+            reasons[name] = "used more than once"
+        elif method == "svd" and not isinstance(layer, torch.nn.Linear):
+            reasons[name] = "no linear layer"
+        elif method == "tucker" and isinstance(layer, torch.nn.Linear):
+            reasons[name] = "no convolution"
+    return [name for name in order if name not in reasons], reasons
+
+
+def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
+    """Layers whose weights belong to another module too."""
+    owners: dict[int, list[str]] = {}
+    for name, module in modules.items():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                owners.setdefault(id(parameter), []).append(name)
+    return {n for group in owners.values() if len(set(group)) > 1 for n in group if n in names}
+
+
+def _chosen(
+    model: Any, lists: dict[str, list[Choice]], given: dict[str, Any], batches: list[Any]
+) -> dict[str, Choice]:
+    n_all = sum(p.numel() for p in model.parameters() if p.ndim > 1)
+    dense = {name: max(options, key=lambda c: c.n_weights) for name, options in lists.items()}
+    if given["keep_operations"] is not None:
+        # Layers without a choice count too, but they are small.
+        total = sum(c.operations for c in dense.values())
+        return spend(lists, given["keep_operations"] * total, lambda c: c.operations)
+    fixed = n_all - sum(c.n_weights for c in dense.values())
+    if given["keep"] is not None:
+        budget = given["keep"] * n_all - fixed
+        least = sum(min(c.n_weights for c in options) for options in lists.values())
+        if budget < least:
+            raise InvalidInputError(
+                f"keep={given['keep']} leaves {int(given['keep'] * n_all):,} weights, but the "
+                f"smallest form of the network has {fixed + least:,}: raise keep"
+            )
+        return spend(lists, budget, lambda c: c.n_weights)
+    with torch.no_grad():
+        outputs = torch.cat([model(batch).reshape(len(batch), -1) for batch in batches]).double()
+    size = float((outputs - outputs.mean(1, keepdim=True)).square().sum(1).mean())
+    allowed = float(given["error"]) ** 2 * size
+    # The cheapest network whose predicted error is allowed: cost and error change places.
+    low, high = 0.0, float(sum(c.n_weights for c in dense.values()))
+    best = dense
+    for _ in range(40):
+        middle = (low + high) / 2
+        trial = spend(lists, middle, lambda c: c.n_weights)
+        within = sum(c.n_weights for c in trial.values()) <= middle
+        if within and sum(c.error for c in trial.values()) <= allowed:
+            high, best = middle, trial
+        else:
+            low = middle
+    return best
+
+
+def _replaced(
+    original: Any,
+    names: list[str],
+    chosen: dict[str, Choice],
+    known: dict[str, LayerStatistics],
+    batches: list[Any],
+    method: str,
+) -> Any:
+    """A copy whose layers are replaced one after the other, each calibrated to the original."""
+    small = copy.deepcopy(original)
+    changed = False
+    for name in names:
+        layer = original.get_submodule(name)
+        own, ranks = known[name], chosen[name].ranks
+        if not changed and ranks is None:
+            continue
+        if changed:
+            _add_cross(original, small, name, own, batches)
+            W, mean, P, target = calibrated(layer, own)
+            found = truncated(layer, W, mean, P, own.sensitivity, ranks, target)
+        else:
+            W = layer.weight.detach().flatten(1).double()
+            found = truncated(layer, W, own.mean, own.covariance, own.sensitivity, ranks)
+        if method == "cp" and not isinstance(layer, torch.nn.Linear) and ranks is not None:
+            found = _by_cp(layer, found, chosen[name].n_weights, own)
+        parent, _, last = name.rpartition(".")
+        setattr(small.get_submodule(parent) if parent else small, last, found)
+        changed = True
+    return small.eval()
+
+
+def _by_cp(layer: Any, tucker: Any, n_weights: int, known: LayerStatistics) -> Any:
+    """A convolution by CP of as many weights as it has by Tucker, with the bias corrected."""
+    area = math.prod(layer.kernel_size)
+    kind = {1: FactorizedConv1d, 2: FactorizedConv2d, 3: FactorizedConv3d}[len(layer.kernel_size)]
+    if area == 1:
+        return tucker
+    sizes = (layer.out_channels, layer.in_channels, area)
+    rank = min(max(1, n_weights // sum(sizes)), math.prod(sizes) // max(sizes))
+    dense = tucker.to_dense()  # with the calibrated bias
+    with torch.no_grad():
+        dense.weight.copy_(layer.weight)
+    found = kind.from_dense(dense, rank, "cp")
+    gap = (tucker.weight - found.weight).detach().flatten(1).double() @ known.mean
+    with torch.no_grad():
+        found.bias += gap.to(found.bias)
+    return found
+
+
+def _add_cross(
+    original: Any, small: Any, name: str, own: LayerStatistics, batches: list[Any]
+) -> None:
+    """Sums of a layer's inputs in the original network and in the compressed one, together."""
+    seen: list[Any] = []
+
+    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+        seen.append(patches(layer, x))
+
+    sums: dict[str, Any] = {}
+    with torch.no_grad(), watching(original, [name], see), watching(small, [name], see):
+        for batch in batches:
+            seen.clear()
+            original(batch)
+            small(batch)
+            x, z = seen
+            fresh = {"weight": float(len(x)), "x": x.sum(0), "z": z.sum(0)}
+            fresh["xz"], fresh["zz"] = x.T @ z, z.T @ z
+            sums = {k: v + sums[k] if sums else v for k, v in fresh.items()}
+    own.cross = sums
+
+
+def _report(
+    original: Any,
+    small: Any,
+    chosen: dict[str, Choice],
+    positions: dict[str, float],
+    reasons: dict[str, str],
+    batches: list[Any],
+) -> CompressionReport:
+    names = [n for n, m in original.named_modules() if n in chosen or n in reasons]
+    squares = {name: [0.0, 0.0] for name in names}
+    outputs: dict[str, Any] = {}
+    counts: dict[str, float] = {}
+
+    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+        if name in outputs:
+            gap = (output - outputs.pop(name)).double()
+            squares[name][0] += float(gap.square().sum())
+        else:
+            outputs[name] = output
+            squares[name][1] += float((output.double()).square().sum())
+            features = output.shape[-1] if isinstance(layer, torch.nn.Linear) else output.shape[1]
+            counts[name] = counts.get(name, 0.0) + output.numel() / features
+
+    off, size, n_inputs = 0.0, 0.0, 0
+    with torch.no_grad(), watching(original, names, see), watching(small, names, see):
+        for batch in batches:
+            outputs.clear()
+            y, z = original(batch).flatten(1).double(), small(batch).flatten(1).double()
+            y, z = (v - v.mean(1, keepdim=True) for v in (y, z))
+            off, size = off + float((z - y).square().sum()), size + float(y.square().sum())
+            n_inputs += len(batch)
+    layers = []
+    for name in names:
+        before, after = original.get_submodule(name), small.get_submodule(name)
+        weights = before.weight.numel()
+        each = counts.get(name, 0.0) / n_inputs
+        left = sum(p.numel() for n, p in after.named_parameters() if n != "bias")
+        method, ranks = "dense", None
+        if isinstance(after, FactorizedLinear):
+            method, ranks = "svd", after.rank
+        elif hasattr(after, "ranks"):
+            method, ranks = after.method, after.ranks
+            ranks = ranks[0] if len(ranks) == 1 else ranks
+        reason = reasons.get(name, "" if ranks is not None else "nothing gained")
+        missed, whole = squares[name]
+        layers.append(
+            LayerReport(
+                name,
+                type(before).__name__,
+                method,
+                ranks,
+                left,
+                weights,
+                each * left,
+                each * weights,
+                math.sqrt(missed / whole) if whole > 0 else 0.0,
+                reason,
+            )
+        )
+    return CompressionReport(
+        tuple(layers),
+        sum(p.numel() for p in small.parameters()),
+        sum(p.numel() for p in original.parameters()),
+        math.sqrt(off / size) if size > 0 else 0.0,
+    )

@@ -1,0 +1,170 @@
+"""Compression of networks: outputs count, budgets hold, what cannot be compressed is named."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import latensor as lt  # noqa: E402
+from latensor.nn.statistics import measure, patches  # noqa: E402
+from latensor.nn.truncation import Choice, spend, truncated  # noqa: E402
+
+torch.set_num_threads(1)
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return torch.nn.Sequential(
+        torch.nn.Conv2d(3, 12, 3, padding=1), torch.nn.ReLU(),
+        torch.nn.Conv2d(12, 16, 3, stride=2, dilation=2, padding=1), torch.nn.ReLU(),
+        torch.nn.Flatten(), torch.nn.Linear(144, 40), torch.nn.ReLU(), torch.nn.Linear(40, 10),
+    )  # fmt: skip
+
+
+def images(n=64, seed=1):
+    """Smooth pictures: neighbouring entries are correlated, as those of photographs."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((n, 3, 8, 8)).cumsum(axis=2).cumsum(axis=3)
+    return torch.tensor(x / 4, dtype=torch.float32)
+
+
+@pytest.mark.parametrize(
+    "layer, shape",
+    [
+        (torch.nn.Linear(6, 5), (7, 6)),
+        (torch.nn.Conv1d(3, 4, 3, stride=2, padding=1), (2, 3, 9)),
+        (torch.nn.Conv2d(3, 4, (3, 2), dilation=(2, 1), padding="same"), (2, 3, 7, 6)),
+        (torch.nn.Conv2d(3, 4, 3, padding=1, padding_mode="reflect"), (2, 3, 7, 6)),
+        (torch.nn.Conv3d(2, 3, 2), (2, 2, 4, 4, 4)),
+    ],
+)
+def test_patches_times_weights_are_the_layer(layer, shape):
+    x = torch.randn(shape)
+    y = patches(layer, x) @ layer.weight.detach().flatten(1).double().T
+    expected = layer(x) - layer.bias.reshape(-1, *[1] * (len(shape) - 2))
+    channels_last = expected if len(shape) == 2 else expected.movedim(1, -1)
+    torch.testing.assert_close(
+        y, channels_last.detach().reshape(len(y), -1).double(), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_outputs_are_truncated_better_than_weights():
+    x, model = images(), network()
+    names = ["2", "5"]
+    known = measure(model, names, [x])
+    inner = model[:2](x), model[:5](x)
+    for name, ranks, given in zip(names, ((6, 4), 6), inner, strict=True):
+        layer, own = model.get_submodule(name), known[name]
+        W = layer.weight.detach().flatten(1).double()
+        eye = torch.eye(len(W), dtype=torch.float64)
+        best = truncated(layer, W, own.mean, own.covariance, eye, ranks)
+        cls = lt.nn.FactorizedLinear if name == "5" else lt.nn.FactorizedConv2d
+        plain = cls.from_dense(layer, ranks)
+        with torch.no_grad():
+            expected = layer(given)
+            errors = [float((m(given) - expected).norm()) for m in (best, plain)]
+        assert errors[0] < 0.7 * errors[1]
+
+
+def test_layers_of_low_rank_come_back_exactly():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        lt.nn.FactorizedConv2d(12, 16, 3, (4, 3), padding=1).to_dense(), torch.nn.ReLU(),
+        torch.nn.Flatten(), lt.nn.FactorizedLinear(256, 20, 3).to_dense(),
+    ).double()  # fmt: skip
+    x = torch.randn(80, 12, 4, 4).double()
+    small = lt.nn.compress(model, error=1e-4, inputs=x)
+    assert small.report.output_error < 1e-3
+    assert small.report.keep < 0.4
+    assert small.report.layers[1].ranks == 3
+
+
+def test_budgets_and_the_report():
+    x, model = images(), network()
+    before = [p.clone() for p in model.parameters()]
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, torch.zeros(64)), 20)
+    errors = []
+    for keep in (0.6, 0.3, 0.15):
+        small = lt.nn.compress(model, keep, inputs=loader)
+        weights = sum(p.numel() for p in small.parameters() if p.ndim > 1)
+        assert weights <= keep * sum(p.numel() for p in model.parameters() if p.ndim > 1)
+        errors.append(small.report.output_error)
+    assert errors == sorted(errors)
+    assert errors[0] < 0.06
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+    fast = lt.nn.compress(model, keep_operations=0.4, inputs=x)
+    assert fast.report.keep_operations < 0.45
+    report = str(small.report)
+    for word in ("fewer than 500 weights", "tucker", "svd", "outputs off by"):
+        assert word in report
+    assert small.report.plot().get_axes()
+    again = lt.nn.compress(model, 0.15, inputs=loader)
+    assert torch.equal(again(x), small(x))
+    small.train()
+    small(x).square().sum().backward()
+    assert all(p.grad is not None for p in small.parameters())
+    by_cp = lt.nn.compress(model, 0.3, inputs=x, method="cp")
+    assert "cp" in [layer.method for layer in by_cp.report.layers]
+
+
+def test_error_is_about_what_was_allowed():
+    x, model = images(), network()
+    for error in (0.3, 0.05):
+        found = lt.nn.compress(model, error=error, inputs=x).report
+        assert error / 6 < found.output_error < 2 * error
+
+
+def test_what_cannot_be_compressed_is_named():
+    class Twice(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.again = torch.nn.Linear(64, 64)
+            self.grouped = torch.nn.Conv1d(64, 64, 3, groups=2)
+            self.left = torch.nn.Linear(64, 64)
+            self.last = torch.nn.Linear(64, 64)
+
+        def forward(self, x):
+            x = self.again(self.again(x))
+            x = self.grouped(x[..., None].expand(-1, -1, 3))[..., 0]
+            return self.last(self.left(x))
+
+    torch.manual_seed(0)
+    small = lt.nn.compress(Twice(), 0.9, inputs=torch.randn(200, 64), skip=["left"])
+    reasons = {layer.name: layer.reason for layer in small.report.layers}
+    assert reasons["again"] == "used more than once"
+    assert reasons["grouped"] == "groups=2"
+    assert reasons["left"] == "skipped"
+    assert small.report.layers[-1].method == "svd"
+
+
+def test_a_budget_is_spent_on_the_layers_that_need_it():
+    lists = {
+        "a": [Choice(1, 1, 10.0, 1), Choice(2, 2, 1.0, 2), Choice(None, 4, 0.0, 4)],
+        "b": [Choice(1, 1, 0.1, 1), Choice(None, 4, 0.0, 4)],
+    }
+    cost = lambda c: c.n_weights  # noqa: E731
+    assert {n: c.ranks for n, c in spend(lists, 3, cost).items()} == {"a": 2, "b": 1}
+    assert {n: c.ranks for n, c in spend(lists, 5, cost).items()} == {"a": None, "b": 1}
+    assert {n: c.ranks for n, c in spend(lists, 8, cost).items()} == {"a": None, "b": None}
+
+
+@pytest.mark.parametrize(
+    "change, match",
+    [
+        ({"inputs": []}, "yields nothing"),
+        ({"inputs": 3}, "loader"),
+        ({"inputs": ["text"]}, "yields str"),
+        ({"keep": 0.001}, "raise keep"),
+        ({"keep": 1.5}, "below 1"),
+        ({"keep": None}, "give one of"),
+        ({"error": 0.1}, "give one of"),
+        ({"method": "hosvd"}, "method"),
+        ({"skip": ["nowhere"]}, "nowhere"),
+        ({"model": torch.nn.ReLU()}, "no layer"),
+        ({"model": 3}, "torch.nn.Module"),
+    ],
+)
+def test_bad_input(change, match):
+    given = {"model": network(), "keep": 0.5, "inputs": images(8), **change}
+    with pytest.raises(lt.InvalidInputError, match=match):
+        lt.nn.compress(given.pop("model"), given.pop("keep"), **given)
