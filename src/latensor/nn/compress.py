@@ -170,7 +170,7 @@ def compress(
     original = copy.deepcopy(model).eval()
     device = next((p.device for p in original.parameters()), torch.device("cpu"))
     batches = batches_of(inputs, device, max_inputs)
-    names, reasons = _layers(original, batches, set(skip), method)
+    names, reasons, fixed_operations = _layers(original, batches, set(skip), method)
     if not names:
         raise InvalidInputError(
             "model has no layer that could be compressed: "
@@ -182,7 +182,7 @@ def compress(
     lists = {
         name: choices(original.get_submodule(name), known[name], positions[name]) for name in names
     }
-    chosen = _chosen(original, lists, given, batches)
+    chosen = _chosen(original, lists, given, batches, fixed_operations)
     small = _replaced(original, names, chosen, known, batches, method)
     small.report = _report(original, small, chosen, positions, reasons, batches)
     return small
@@ -190,17 +190,20 @@ def compress(
 
 def _layers(
     model: Any, batches: list[Any], skip: set[str], method: str
-) -> tuple[list[str], dict[str, str]]:
-    """Layers to compress, in the order in which they are used, and why others are left alone."""
+) -> tuple[list[str], dict[str, str], float]:
+    """Layers to compress, in order, why others are left alone, and the operations of those."""
     modules = dict(model.named_modules())
     unknown = skip - set(modules)
     if unknown:
         raise InvalidInputError(f"skip names {sorted(unknown)[0]!r}, which the model does not have")
     order: list[str] = []
     calls: dict[str, int] = {}
+    operations: dict[str, float] = {}
 
     def see(name: str, layer: Any, x: Any, output: Any) -> None:
         calls[name] = calls.get(name, 0) + 1
+        each = output.numel() / layer.weight.shape[0] * layer.weight.numel()
+        operations[name] = operations.get(name, 0.0) + each
         if name not in order:
             order.append(name)
 
@@ -223,7 +226,8 @@ def _layers(
             reasons[name] = "no linear layer"
         elif method == "tucker" and isinstance(layer, torch.nn.Linear):
             reasons[name] = "no convolution"
-    return [name for name in order if name not in reasons], reasons
+    fixed = sum(operations[name] for name in reasons)
+    return [name for name in order if name not in reasons], reasons, fixed
 
 
 def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
@@ -237,14 +241,25 @@ def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
 
 
 def _chosen(
-    model: Any, lists: dict[str, list[Choice]], given: dict[str, Any], batches: list[Any]
+    model: Any,
+    lists: dict[str, list[Choice]],
+    given: dict[str, Any],
+    batches: list[Any],
+    fixed_operations: float,
 ) -> dict[str, Choice]:
     n_all = sum(p.numel() for p in model.parameters() if p.ndim > 1)
     dense = {name: max(options, key=lambda c: c.n_weights) for name, options in lists.items()}
     if given["keep_operations"] is not None:
-        # Layers without a choice count too, but they are small.
-        total = sum(c.operations for c in dense.values())
-        return spend(lists, given["keep_operations"] * total, lambda c: c.operations)
+        wanted, total = given["keep_operations"], sum(c.operations for c in dense.values())
+        budget = wanted * (total + fixed_operations) - fixed_operations
+        least = sum(min(c.operations for c in options) for options in lists.values())
+        if budget < least:
+            lowest = (fixed_operations + least) / (fixed_operations + total)
+            raise InvalidInputError(
+                f"keep_operations={wanted} is below {lowest:.3f}, which layers that are left alone "
+                "and the smallest forms of the others need: raise it"
+            )
+        return spend(lists, budget, lambda c: c.operations)
     fixed = n_all - sum(c.n_weights for c in dense.values())
     if given["keep"] is not None:
         budget = given["keep"] * n_all - fixed

@@ -302,3 +302,15 @@ def test_files(tmp_path, kind, outputs):
     assert again.selection_ == chosen.selection_
     shape = lt.TensorShape((4, 3)).fit(X.reshape(60, -1))
     assert lt.load(shape.save(tmp_path / "shape.npz")).transform(X.reshape(60, -1)).shape == X.shape
+
+
+def test_a_local_optimum_of_one_start_is_left_by_another():
+    """From the plain moment of this planted tensor the error is .45."""
+    rng = np.random.default_rng(6)
+    dims = (30, 20, 10)
+    weights = lt.CPTensor(np.ones(3), [rng.standard_normal((d, 3)) for d in dims]).to_dense()
+    X = rng.standard_normal((500, *dims))
+    rng.standard_normal((1000, *dims))
+    signal = X.reshape(500, -1) @ weights.ravel()
+    y = signal + 0.3 * signal.std() * rng.standard_normal(500) + 5
+    assert gap(lt.CPRegressor(3, penalty="weights").fit(X, y), weights) < 0.25

@@ -65,15 +65,18 @@ class Settings:
             alphas = (float(self.alpha),)
             if order > 2:
                 warm_up = tuple(a for a in (*warm_up, ALPHAS[0]) if a > self.alpha)
+        # Few rows are fitted in no time, and local optima are many: every start to its end.
+        few = len(starts) > 2
         paths = [
-            squared_path(regression, start, alphas, warm_up=warm_up, **options) for start in starts
+            squared_path(regression, group, alphas, warm_up=warm_up, **options)
+            for group in ([[start] for start in starts] if few else [starts])
         ]
         plain = min(paths, key=lambda path: path.chosen.error)
         if self.penalty == "weights":
             return plain
         strengths = FACTOR_ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
         sparse = squared_path(
-            regression, plain.fitted.weights, strengths, penalty="factors", **options
+            regression, [plain.fitted.weights], strengths, penalty="factors", **options
         )
         if self.penalty == "factors" or sparse.chosen.error < plain.chosen.error:
             return sparse

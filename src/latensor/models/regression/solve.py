@@ -199,7 +199,7 @@ class PathFit(Generic[W]):
 
 def squared_path(
     regression: Regression,
-    start: W,
+    starts: Sequence[W],
     alphas: Sequence[float],
     *,
     warm_up: Sequence[float] = (),
@@ -215,7 +215,7 @@ def squared_path(
     Parameters
     ----------
     regression : Regression
-    start : LowRank, where the path begins: with sweeps for the penalty on weights
+    starts : where the path begins; for the penalty on weights the best after the first alpha
     alphas : strengths in the order of the path; one of them is chosen
     warm_up : those that come before
     penalty, max_iter, tol : see `Ridge` and `minimize`
@@ -224,10 +224,10 @@ def squared_path(
     loss = SquaredLoss(regression.targets, regression.rest)
     n, count = regression.n_samples, regression.n_samples * regression.n_outputs
     extra = regression.n_outputs if intercept else 0
-    weights, path = start, (*warm_up, *alphas)
+    path = (*warm_up, *alphas)
+    weights = starts[0]
     if penalty == "weights":
-        for _ in range(_SWEEPS):
-            weights = weights.sweep(regression.design, regression.targets, path[0] * n)
+        weights = _first(loss, regression, starts, Ridge(path[0] * n), max_iter)
     found: list[tuple[Fitted[W], Strength]] = []
     for k, alpha in enumerate(path):
         ridge = Ridge(alpha * n, penalty)
@@ -247,3 +247,21 @@ def squared_path(
     ridge = Ridge(chosen.alpha * n, penalty)
     fitted = minimize(loss, regression, fitted.weights, ridge, max_iter=max_iter, tol=tol)
     return PathFit(fitted, chosen, tuple(strength for _, strength in found), penalty)
+
+
+def _first(
+    loss: SquaredLoss, regression: Regression, starts: Sequence[W], ridge: Ridge, max_iter: int
+) -> W:
+    """The start whose optimum at the first strength is lowest, there."""
+    best: Fitted[W] | None = None
+    for start in starts:
+        weights = start
+        for _ in range(_SWEEPS):
+            weights = weights.sweep(regression.design, regression.targets, ridge.strength)
+        if len(starts) == 1:
+            return weights
+        fitted = minimize(loss, regression, weights, ridge, max_iter=max_iter, tol=_PATH_TOL)
+        if best is None or fitted.value < best.value:
+            best = fitted
+    assert best is not None
+    return best.weights
