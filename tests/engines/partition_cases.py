@@ -22,6 +22,8 @@ POINTS = lt.datasets.make_gaussian_hmm(
 )
 TOPICS = scipy.sparse.csr_array(lt.datasets.make_topics(1200, 60, 3, random_state=0).counts)
 SINGLE = scipy.sparse.csr_array(lt.datasets.make_single_topic(1200, 60, 3, random_state=0).counts)
+BINARY = lt.datasets.make_noisy_or(1500, 8, 2, random_state=0).samples
+LINES = lt.datasets.make_regressions(900, 4, 2, random_state=0)
 WORDS = [f"word{number:02d}" for number in range(60)]
 
 
@@ -39,6 +41,10 @@ def views(count):
 
 def pairs(count):
     return [[(MIXED[a:b, :5], MIXED[a:b, 5:])] for a, b in edges(len(MIXED), count)]
+
+
+def lines(count):
+    return [[(LINES.X[a:b], LINES.y[a:b])] for a, b in edges(len(LINES.X), count)]
 
 
 def sequences(data):
@@ -101,6 +107,22 @@ CASES = {
         rows(SIGNALS),
         (SIGNALS,),
         "components_",
+        1e-8,
+    ),
+    "causes": (
+        lt.NoisyOrNetwork,
+        {"n_components": 2, "random_state": 0},
+        rows(BINARY),
+        (BINARY,),
+        "components_",
+        1e-6,
+    ),
+    "regressions": (
+        lt.MixtureOfRegressions,
+        {"n_components": 2, "random_state": 0},
+        lines,
+        (LINES.X, LINES.y),
+        "coef_",
         1e-8,
     ),
     "symbols": (

@@ -45,7 +45,9 @@ def two_processes():
 
 
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("count", [1, 2, 4, 16])
+@pytest.mark.parametrize(
+    "count", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 16))]
+)
 def test_partitions_give_the_bits_of_the_local_fit(name, count):
     if count > 4 and name in ("topics", "symbols", "points"):
         count = 7

@@ -20,7 +20,9 @@ def mixture(**settings):
     return lt.SphericalGaussianMixture(**{"n_components": 3, "random_state": 0, **settings})
 
 
-@pytest.mark.parametrize("name", ["mixture", "topics", "chain"])
+@pytest.mark.parametrize(
+    "name", ["mixture", "topics", pytest.param("chain", marks=pytest.mark.slow)]
+)
 def test_killed_by_the_system(tmp_path, name):
     script = Path(__file__).with_name("killed_fits.py")
     command = [sys.executable, str(script), name, str(tmp_path), "1", "3"]
