@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 .PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
 	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees bench-hard
 .PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
-	bench-regression bench-topics bench-topics-stream bench-mixtures
+	bench-regression bench-nonlinear bench-topics bench-topics-stream bench-mixtures
 .PHONY: test-spark bench-engines
 .DEFAULT_GOAL := help
 
@@ -94,6 +94,9 @@ bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 
 bench-engines: $(VENV)/.installed-dev  ## Local threads, Dask and many partitions: time, bytes and memory
 	$(BIN)/python -m benchmarks.engines
+
+bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or networks and mixtures of regressions beside EM from random starts
+	$(BIN)/python -m benchmarks.nonlinear
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(PIP) install -e ".[bench-mixtures]"

@@ -47,6 +47,8 @@ def planted():
     points = make.make_gaussian_hmm(400, 2, 2, n_sequences=4, separation=6, random_state=0)
     mixed = make.make_ica(2000, 4, 3, random_state=0).samples
     line = make.make_pearson(400, separation=4, random_state=0).samples
+    causes = make.make_noisy_or(600, 12, 2, prior=0.15, density=0.5, random_state=0).samples
+    lines = make.make_regressions(400, 3, 2, random_state=0)
     letters = np.array(list("pqrst"))[symbols.X[:, 0]]
     which = np.repeat([f"s{j}" for j in range(6)], symbols.lengths)
     part = np.repeat(np.arange(4), points.lengths)
@@ -85,6 +87,12 @@ def planted():
             (points.X, points.lengths),
         ),
         "ica": (named(mixed), ["--components", "3", "--noise", "gaussian"], (mixed,)),
+        "noisy-or": (named(causes), ["--components", "2"], (causes,)),
+        "regressions": (
+            named(lines.X) | {"price": lines.y},
+            ["--components", "2", "--target", "price"],
+            (lines.X, lines.y),
+        ),
         "pearson": (named(line), [], (line,)),
         "pca": (named(spherical), ["--components", "2"], (spherical,)),
         "cca": (grouped, ["--components", "2", "--views", "x0-x2:y0-y3"], tuple(views[:2])),

@@ -32,9 +32,11 @@ Examples:
   latensor fit ica ecg.npy --components auto --out heart
   latensor fit communities friends.csv --components 3 --out friends
   latensor fit tree primates.fasta --out primates
+  latensor fit noisy-or symptoms.csv --components auto --out causes
+  latensor fit regressions sales.csv --target price --components 2
   latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
 """
-_READING = ("columns", "array", "lengths", "weights", "views", "kinds", "transpose")
+_READING = ("columns", "array", "lengths", "weights", "target", "views", "kinds", "transpose")
 
 
 def _read_count(context: Any, parameter: Any, value: str | None) -> int | str | None:
@@ -93,6 +95,7 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "one entry per row or the length of every sequence.  [default: one sequence]",
 )
 @click.option("--weights", metavar="COLUMN", help="The column that says how often a row counts.")
+@click.option("--target", metavar="COLUMN", help="For regressions, the column to explain.")
 @click.option("--array", metavar="NAME", help="Which array of an .npz file holds the rows.")
 @click.option(
     "--transpose",
@@ -124,6 +127,17 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "--noise",
     type=click.Choice(["gaussian", "none"]),
     help="For ica: whether sensors have noise.  [default: gaussian]",
+)
+@click.option(
+    "--link",
+    type=click.Choice(["identity", "logit", "log"]),
+    help="For regressions: numbers, zeros and ones, or counts as target.  [default: identity]",
+)
+@click.option(
+    "--binarize",
+    type=float,
+    metavar="T",
+    help="For noisy-or: entries above T are on.  [default: all are 0 or 1]",
 )
 @click.option(
     "--method",
@@ -210,7 +224,17 @@ def _save_model(model: Any, options: dict[str, Any], console: Console) -> None:
 
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class, as options give them."""
-    names = (*_READING, "variance", "covariance", "noise", "method", "refine", "jobs")
+    names = (
+        *_READING,
+        "variance",
+        "covariance",
+        "noise",
+        "link",
+        "binarize",
+        "method",
+        "refine",
+        "jobs",
+    )
     typed = {f"--{name}": options[name] for name in names}
     given = {
         name: value for name, value in typed.items() if value is not None and value is not False

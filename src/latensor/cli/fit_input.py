@@ -32,7 +32,7 @@ class Reading:
     Attributes
     ----------
     file : Path
-    columns, views, lengths, weights, array : str or None
+    columns, views, lengths, weights, target, array : str or None
     kinds : str or None, "gaussian" or "categorical" per view, between commas
     header : bool or None
     transpose : bool, whether what the model calls columns stands in rows
@@ -43,6 +43,7 @@ class Reading:
     views: str | None = None
     lengths: str | None = None
     weights: str | None = None
+    target: str | None = None
     array: str | None = None
     kinds: str | None = None
     header: bool | None = None
@@ -104,6 +105,36 @@ def read_points(reading: Reading) -> Data:
     """Rows (n, p) of numbers in sequences; NaN and empty fields were not observed."""
     table, columns = _chosen(reading)
     return _with_lengths(reading, table, _of_rows(reading, table, columns, missing=True))
+
+
+def read_targets(reading: Reading) -> Data:
+    """Rows (n, d) of numbers, and the column (n,) that they explain."""
+    if reading.target is None:
+        raise Refusal("--target is missing: say which column the others explain")
+    if kind_of(reading.file) == ".npz":
+        table, columns = _chosen(reading)
+        data = _of_rows(reading, table, columns)
+        y = member(reading.file, reading.target, "--target").ravel()
+        code = f"np.load({str(reading.file)!r})[{reading.target!r}]"
+    else:
+        table, columns = _chosen(reading)
+        column = _column(table, reading.target, "--target")
+        columns = [c for c in columns if c not in column]
+        if not columns:
+            raise Refusal(f"{reading.file} has no columns besides {reading.target}")
+        data = _of_rows(reading, table, columns)
+        y, code = table.numbers(column)[:, 0], f"{table.code(column)}[:, 0]"
+    if len(y) != data.n_rows:
+        raise Refusal(
+            f"--target={reading.target} has {len(y)} entries, but there are {data.n_rows} rows"
+        )
+    return replace(
+        data,
+        arguments=(data.arguments[0], y),
+        shape=f"{data.shape}, target {reading.target}",
+        code=(*data.code, f"y = {code}"),
+        call="X, y",
+    )
 
 
 def read_symbols(reading: Reading) -> Data:
@@ -172,7 +203,7 @@ def _only_array(reading: Reading) -> str | None:
     arrays = {
         name: array
         for name, array in archive(reading.file).items()
-        if name not in (reading.lengths, reading.weights)
+        if name not in (reading.lengths, reading.weights, reading.target)
         and array.dtype.kind in "biuf"
         and array.ndim
     }

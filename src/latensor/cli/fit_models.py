@@ -14,6 +14,7 @@ from latensor.cli.fit_input import (
     read_points,
     read_rows,
     read_symbols,
+    read_targets,
 )
 from latensor.cli.fit_networks import (
     community_rows,
@@ -30,9 +31,11 @@ from latensor.cli.fit_views import read_pair, read_views
 from latensor.cli.fit_words import (
     Rows,
     canonical_rows,
+    cause_rows,
     chain_rows,
     mixture_rows,
     principal_rows,
+    regression_rows,
     source_rows,
 )
 from latensor.cli.refusal import Refusal
@@ -93,6 +96,14 @@ def _scores(plots: Any, model: Any, data: Data) -> Any:
     return plots.scores(model, *data.arguments)
 
 
+def _causes(plots: Any, model: Any, data: Data) -> Any:
+    return plots.causes(model, names=_names(data))
+
+
+def _regressions(plots: Any, model: Any, data: Data) -> Any:
+    return plots.regressions(model, *data.arguments)
+
+
 _MIXTURE = Kind(("components", "component"), "labels.csv", "clusters.png", _clusters, mixture_rows)
 _LINE = Kind(("components", "component"), "labels.csv", "density.png", _clusters, mixture_rows)
 _STATES = Kind(("states", "state"), "states.csv", "states.png", _states, chain_rows)
@@ -114,6 +125,14 @@ _TREE = Kind(
     tree_rows,
     write_newick,
     count=lambda model: model.tree_.n_hidden,
+)
+_CAUSES = Kind(("causes", "cause"), "causes.npy", "causes.png", _causes, cause_rows)
+_REGRESSIONS = Kind(
+    ("regressions", "regression"),
+    "components.csv",
+    "regressions.png",
+    _regressions,
+    regression_rows,
 )
 _PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png", _scores, principal_rows)
 _CANONICAL = Kind(
@@ -244,6 +263,26 @@ MODELS = (
         ("components", "mixing", "mean", "noise_variance", "kurtosis"),
     ),
     Entry(
+        "noisy-or",
+        "NoisyOrNetwork",
+        "hidden causes that turn features on, as diseases do symptoms",
+        "columns of zeros and ones",
+        _CAUSES,
+        read_rows,
+        _options(_ROWS, refine="refine", jobs="n_jobs", binarize="binarize"),
+        ("components", "prior", "leak"),
+    ),
+    Entry(
+        "regressions",
+        "MixtureOfRegressions",
+        "several regressions in one sample",
+        "columns of numbers, one of which the others explain (--target)",
+        _REGRESSIONS,
+        read_targets,
+        _options((*_ROWS, "--target"), refine="refine", jobs="n_jobs", link="link"),
+        ("weights", "coef", "intercept", "variances"),
+    ),
+    Entry(
         "pearson",
         "PearsonMixture",
         "two Gaussians on a line, from six moments",
@@ -306,6 +345,8 @@ _MEANT = {
     "mixture": "gaussian, spherical, diagonal or product",
     "hmm": "categorical-hmm or gaussian-hmm",
     "fastica": "ica",
+    "bayesiannetwork": "noisy-or",
+    "mixtureofregressions": "regressions",
     "multiview": "multi-view",
     "graph": "communities",
     "network": "communities",

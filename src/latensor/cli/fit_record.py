@@ -86,6 +86,11 @@ def write_answers(name: str, stream: IO[bytes], model: Any, data: Data) -> None:
         if hasattr(model, "predict_proba"):
             columns["probability"] = np.asarray(model.predict_proba(X)).max(axis=1)
         _write_columns(stream, columns)
+    elif name == "components.csv":
+        chances = np.asarray(model.predict_proba(*data.arguments))
+        columns = {"row": np.arange(data.n_rows), "component": chances.argmax(axis=1)}
+        columns["probability"] = chances.max(axis=1)
+        _write_columns(stream, columns)
     elif name == "states.csv":
         states = np.asarray(model.predict(*data.arguments))
         columns = {"row": np.arange(data.n_rows)}

@@ -70,6 +70,33 @@ def mixture_rows(model: Any, data: Data, width: int) -> Rows:
     return head, rows
 
 
+def cause_rows(model: Any, data: Data, width: int) -> Rows:
+    """How often causes are active, and the features that they turn on."""
+    named = _numbered(data.names, model.components_.shape[1])
+    count = max(_FEATURES, (width - 30) // 14)
+    rows = [
+        [str(j), number(prior), leading(model.components_[j], named, count)]
+        for j, prior in enumerate(model.prior_)
+    ]
+    return ["cause", "active", "turns on"], rows
+
+
+def regression_rows(model: Any, data: Data, width: int) -> Rows:
+    """Weights, intercepts and noise, and the largest coefficients."""
+    named = _numbered(data.names, model.coef_.shape[1])
+    rows = [
+        [
+            str(j),
+            number(weight),
+            number(model.intercept_[j]),
+            number(np.sqrt(model.variances_[j])) if model.link == "identity" else "-",
+            leading(model.coef_[j], named),
+        ]
+        for j, weight in enumerate(model.weights_)
+    ]
+    return ["component", "weight", "intercept", "noise", "coefficients"], rows
+
+
 def chain_rows(model: Any, data: Data, width: int) -> Rows:
     """Shares of the rows, how long states stay, and what they emit."""
     count = len(model.startprob_)

@@ -8,6 +8,7 @@ from latensor.plots.compression import compression
 from latensor.plots.density import density
 from latensor.plots.figures import save
 from latensor.plots.history import residual_history
+from latensor.plots.networks import causes, regressions
 from latensor.plots.pictures import images
 from latensor.plots.rank_evidence import rank_evidence
 from latensor.plots.scores import scores
@@ -17,6 +18,7 @@ from latensor.plots.topic_count import topic_count
 from latensor.plots.tree import tree
 
 __all__ = [
+    "causes",
     "clusters",
     "communities",
     "comparison",
@@ -25,6 +27,7 @@ __all__ = [
     "density",
     "images",
     "rank_evidence",
+    "regressions",
     "residual_history",
     "save",
     "scores",
