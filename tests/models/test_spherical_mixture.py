@@ -109,6 +109,15 @@ def test_the_fit_reaches_what_em_from_the_truth_reaches(variance, k, d, n, sep, 
         assert model.certificate_.spread < 1.25
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_overlapping_components_beyond_the_dimensions_are_no_worse_than_one_start(seed):
+    samples = make_spherical_mixture(1000, 2, 8, separation=2, random_state=seed).samples
+    peer = GaussianMixture(8, covariance_type="spherical", random_state=seed).fit(samples)
+    model = SphericalGaussianMixture(8, random_state=seed).fit(samples)
+    assert model.converged_
+    assert model.score(samples) > peer.score(samples) - 1e-4
+
+
 def test_likelihood_prediction_and_criteria_agree_with_scikit_learn():
     planted = make_spherical_mixture(600, 5, 3, random_state=0)
     model = SphericalGaussianMixture(3, random_state=0).fit(planted.samples)
