@@ -269,3 +269,12 @@ def test_intervals_of_a_fit_are_as_wide_as_its_errors(kind):
     assert np.mean(inside) > 0.8
     ratio = np.median(np.mean(widths, axis=0) / (2 * 1.96 * spread))
     assert 0.6 < ratio < 1.7
+
+
+@pytest.mark.parametrize("shape", [(2,), (2, 1), (2, 1, 1), (2, 1, 1, 1)])
+def test_spherical_variances_are_taken_in_any_shape(shape):
+    model = lt.GaussianHMM(2, "spherical", random_state=0)
+    model.startprob_, model.transmat_ = np.array([0.6, 0.4]), np.array([[0.4, 0.6], [0.9, 0.1]])
+    model.means_, model.covars_ = np.array([[3.0], [5.0]]), np.reshape([4.0, 3.0], shape)
+    np.testing.assert_array_equal(model.covariances_, [4.0, 3.0])
+    assert model.sample(10)[0].shape == (10, 1)

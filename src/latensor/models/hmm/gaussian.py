@@ -306,6 +306,9 @@ class GaussianHMM(HiddenMarkovEstimator):
     @covars_.setter
     def covars_(self, values: Any) -> None:
         found = np.array(values, dtype=np.float64)
+        if self.covariance_type == "spherical" and found.ndim and found.size == len(found):
+            # One number for every state, in any shape, as hmmlearn takes it.
+            found = found.reshape(len(found))
         if found.ndim == 3 and self.covariance_type != "full":
             diagonals = np.einsum("jaa->ja", found)
             found = {"spherical": diagonals[:, 0], "diag": diagonals, "tied": found[0]}[
