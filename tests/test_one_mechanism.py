@@ -7,8 +7,8 @@ from pathlib import Path
 import latensor as lt
 
 ROOT = Path(lt.__file__).parent
-# Where data are read and folded.
-READERS = ("engines", "sources", "datasets", "cli")
+# Where data are read and folded; networks are calibrated on batches of their own loaders.
+READERS = ("engines", "sources", "datasets", "cli", "nn")
 # What goes over batches elsewhere, and why it may.
 ALLOWED = {
     "moments/batch.py": "joins batches that are in memory",
