@@ -64,6 +64,7 @@ _HOMES = {
         "TuckerClassifier",
         "TuckerRegressor",
         "load",
+        "plan",
     ),
     "moments": (),
     "nn": (),

@@ -55,6 +55,7 @@ from latensor.models import TensorShape as TensorShape
 from latensor.models import TuckerClassifier as TuckerClassifier
 from latensor.models import TuckerRegressor as TuckerRegressor
 from latensor.models import load as load
+from latensor.models import plan as plan
 from latensor.sources import read_documents as read_documents
 from latensor.sources import robinson_foulds as robinson_foulds
 from latensor.tensors import Contractible as Contractible

@@ -11,6 +11,7 @@ from latensor.plots.history import residual_history
 from latensor.plots.networks import causes, regressions
 from latensor.plots.pictures import images
 from latensor.plots.rank_evidence import rank_evidence
+from latensor.plots.sample_sizes import sample_sizes
 from latensor.plots.scores import scores
 from latensor.plots.signals import signals
 from latensor.plots.states import states
@@ -29,6 +30,7 @@ __all__ = [
     "rank_evidence",
     "regressions",
     "residual_history",
+    "sample_sizes",
     "save",
     "scores",
     "signals",
