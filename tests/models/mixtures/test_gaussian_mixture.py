@@ -349,6 +349,7 @@ def test_warm_starts_of_single_passes_converge_together():
     with pytest.warns(ConvergenceWarning):
         model.fit(samples)
     assert not model.converged_
+    assert len(model.lower_bounds_) == model.n_iter_ == 1
     for _ in range(60):
         if model.converged_:
             break

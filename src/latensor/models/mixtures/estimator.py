@@ -81,7 +81,8 @@ class GaussianEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  # type:
             random_state=self.random_state,
         )
         for name in sorted(self._fitted_names - {"n_components_", "certificate_"}):
-            setattr(peer, name, getattr(self, name))
+            if hasattr(self, name):
+                setattr(peer, name, getattr(self, name))
         peer.n_features_in_ = self.n_features_in_
         return peer
 
@@ -110,8 +111,9 @@ class GaussianEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  # type:
         state = MixtureState(peer.weights_, peer.means_, peer.covariances_)
         for name, value in model._parameters_of(state).items():
             setattr(model, name, value)
-        for name in ("lower_bound_", "n_iter_", "converged_"):
-            setattr(model, name, getattr(peer, name))
+        for name in ("lower_bound_", "lower_bounds_", "n_iter_", "converged_"):
+            if name in cls._fitted_names and hasattr(peer, name):
+                setattr(model, name, getattr(peer, name))
         return model
 
     @classmethod

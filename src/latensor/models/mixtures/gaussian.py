@@ -69,6 +69,7 @@ class GaussianMixture(GaussianEstimator):
     n_components_, n_iter_ : int
     converged_ : bool
     lower_bound_ : float, log-likelihood per sample
+    lower_bounds_ : (m,), the same before every pass of EM
     certificate_ : GaussianMixtureCertificate
 
     See Also
@@ -88,6 +89,7 @@ class GaussianMixture(GaussianEstimator):
         "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
         "n_jobs": N_JOBS,
     }
+    _fitted_names = GaussianEstimator._fitted_names | {"lower_bounds_"}
     _intervals_of = ({"weights": PROBABILITY, "means": REAL, "covariances": REAL}, "means")
     _allows_missing: ClassVar[bool] = True
     _row_limit: ClassVar[int] = 20_000
@@ -207,6 +209,7 @@ class GaussianMixture(GaussianEstimator):
         return {
             **found,
             "lower_bound_": answer.log_likelihood,
+            "lower_bounds_": np.array(answer.history),
             "n_iter_": answer.n_iter,
             "converged_": answer.converged,
             "certificate_": certificate,
