@@ -153,17 +153,6 @@ class Tree:
                 found[np.packbits(side ^ side[0]).tobytes()] = v
         return found
 
-    def contracted(self, keep: Any) -> Tree:
-        """Without the hidden nodes at the lower end of edges that are not kept (N,)."""
-        target = np.arange(len(self.parent))
-        for v in self.preorder():
-            if self.parent[v] >= 0 and not keep[v] and v >= self.n_observed:
-                target[v] = target[self.parent[v]]
-        left = [v for v in range(len(self.parent)) if target[v] == v]
-        number = {v: i for i, v in enumerate(left)}
-        parent = [-1 if self.parent[v] < 0 else number[int(target[self.parent[v]])] for v in left]
-        return Tree.of(parent, self.n_observed, self.length[left], self.support[left])
-
     def path_signs(self) -> Array:
         """(pairs, N) bool, whether the edge above a node lies between two observed nodes i < j."""
         below = self.below()

@@ -188,6 +188,21 @@ def test_answers_files_and_samples(tmp_path):
     assert (drawn != drawn.T).nnz == 0
 
 
+def test_an_interrupted_fit_goes_on_to_the_same_bits(tmp_path):
+    class EndedError(Exception):
+        pass
+
+    def end(name, number):
+        if number == 6:
+            raise EndedError
+
+    whole = model().fit(PLANTED.adjacency)
+    with pytest.raises(EndedError):
+        model().fit(PLANTED.adjacency, callback=end, checkpoint=tmp_path / "c")
+    again = model().fit(PLANTED.adjacency, checkpoint=tmp_path / "c")
+    assert np.array_equal(again.membership_, whole.membership_)
+
+
 def test_held_out_edges_are_predicted():
     rng = np.random.default_rng(0)
     pairs = np.argwhere(np.triu(np.ones((600, 600)), 1))

@@ -25,6 +25,7 @@ from latensor.models.graphs.sums import explained
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.graph import is_symmetric, read_graph
 from latensor.sources.shards import Source
+from latensor.whole_files import PathLike
 
 # Steps towards the memberships of nodes with given edges.
 _STEPS = 30
@@ -131,6 +132,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         y: object = None,
         *,
         callback: Callable[[str, int], object] | None = None,
+        checkpoint: PathLike | None = None,
     ) -> Self:
         """Learn the communities of a network, whose edges are held in memory.
 
@@ -141,8 +143,10 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             a networkx graph
         y : ignored
         callback : called with the name and the number of every pass over the nodes
+        checkpoint : folder in which an interrupted fit leaves what it has done; needs an integer
+            random_state
         """
-        return super().fit(X, y, callback=callback)
+        return super().fit(X, y, callback=callback, checkpoint=checkpoint)
 
     def partial_fit(self, X: object, y: object = None) -> NoReturn:  # type: ignore[override]
         """Refused: a network is one sample, whose nodes all depend on each other."""
