@@ -82,6 +82,9 @@ bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 bench-regression: $(VENV)/.installed-dev  ## CP and Tucker regression beside TensorLy and scikit-learn
 	$(BIN)/python -m benchmarks.regression
 
+bench-nn: $(VENV)/.installed-dev  ## Compressed networks and layers beside dense ones
+	$(BIN)/python -m benchmarks.nn
+
 $(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[bench-topics]"
 	@touch $@
