@@ -3,7 +3,8 @@
 Run with `python -m benchmarks.nn`; it prints Markdown tables. Networks on scikit-learn's digits
 (1,300 to train, 497 to test, Adam): a perceptron 64-256-128-10, and three convolutions of 32, 64
 and 64 channels with 64 hidden units. "plain" truncates every layer of 2,000 weights or more to
-the same fraction of its weights by SVD or HOSVD. Latency is the best of twelve batches of 256, one thread.
+the same fraction of its weights by SVD or HOSVD. Latency is the best of twelve batches of 256, one
+thread.
 """
 
 from __future__ import annotations
