@@ -5,11 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
-	bench-topics bench-topics-stream bench-mixtures bench-graphs bench-trees bench-hard
-.PHONY: demo test lint format docs clean help bench-algebra bench-cp bench-tucker bench-slices bench-matrices \
-	bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream bench-mixtures
-.PHONY: test-spark bench-engines
+.PHONY: demo test test-slow test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
+	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
+	bench-mixtures bench-graphs bench-trees bench-hard bench-engines
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
