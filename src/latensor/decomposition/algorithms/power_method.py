@@ -85,7 +85,7 @@ class PowerMethod:
         L = poly(k) log(1 / eta) starts, close to linear in k for large k, with constants that it
         does not name. Here C_2 = 10 and L = 10 k log2(k / eta): with random symmetric noise of
         spectral norm eps = 0.05 lambda_min / sqrt(k), k = 5 to 20, all components were within
-        8 eps / lambda_j in every draw.
+        8 eps / lambda_j in nine draws of nine.
 
         Parameters
         ----------
