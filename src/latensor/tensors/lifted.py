@@ -12,9 +12,9 @@ def lift(tensor: object, *, max_size: int = MAX_SIZE) -> Array:
 
     M(T)[i, j, k, l] = sum_m T[m, i, j] T[m, k, l]. What it has beyond the sum,
     sum_{i /= j} <a_i, a_j> a_i (x) a_i (x) a_j (x) a_j, vanishes for orthogonal components and
-    grows with their number: as a start it is worth little. The power method on it finds few of k = d
-    random components and almost none of more, and the methods for order 4 take the excess for
-    noise. `lt.decompose` of the tensor itself does better.
+    grows with their number: as a start it is worth little. The power method on it finds few of
+    k = d random components and almost none of more, and the methods for order 4 take the excess
+    for noise. `lt.decompose` of the tensor itself does better.
 
     Parameters
     ----------
