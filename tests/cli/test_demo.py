@@ -64,7 +64,7 @@ def test_packages_are_found_without_importing_them():
 
 
 def test_an_interrupted_demo_leaves_no_report(run, tmp_path, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(latensor.LatentDirichletAllocation, "fit", interrupt)
