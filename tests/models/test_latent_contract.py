@@ -268,7 +268,9 @@ def test_the_number_of_components_is_found_in_a_source(name):
     case = CASES[name]
     if name == "pearson":
         return
-    found = case.make(case.short, n_components="auto", refine=0 if name == "ica" else 1)
+    # One sequence in memory is not enough to tell three states from their half of the others.
+    limit = 2500 if name == "symbols" else case.short
+    found = case.make(limit, n_components="auto", refine=0 if name == "ica" else 1)
     assert found.fit(Again(case.batches())).n_components_ == 3
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.metaestimators import available_if
 
 from latensor.engines import engine_of
 from latensor.exceptions import InvalidInputError
@@ -27,8 +28,14 @@ def answer_collections(cls: type) -> None:
     """Let the methods of an estimator class that answer unit by unit take collections, too."""
     for name in _PER_UNIT:
         method = getattr(cls, name, None)
-        if method is not None and not hasattr(method, "_takes_collections"):
-            setattr(cls, name, _taking_collections(name, method))
+        if method is None or hasattr(method, "_takes_collections"):
+            continue
+        answer: Any = _taking_collections(name, method)
+        # A method that only some instances have stays one.
+        condition = getattr(cls.__dict__.get(name), "check", None)
+        if condition is not None:
+            answer = available_if(condition)(answer)
+        setattr(cls, name, answer)
 
 
 def _taking_collections(name: str, method: Callable[..., Any]) -> Callable[..., Any]:

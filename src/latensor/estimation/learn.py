@@ -340,7 +340,9 @@ def learn(
     streaming : bool, whether more data will be summed in the frame that is chosen now
     given : where refinement starts, in place of moments and search
     """
-    selection = model.select(run, effort)
+    # Numbers of components are compared at their optima, however far the answer is refined.
+    whole = effort if effort.refine == 0 else replace(effort, refine="auto")
+    selection = model.select(run, whole)
     if selection is not None:
         model = model.with_selection(selection)
     frame = model.survey(run, streaming)

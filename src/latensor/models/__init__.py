@@ -13,7 +13,7 @@ from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.mixtures.product import ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture
 from latensor.models.networks.noisy_or import NoisyOrNetwork
-from latensor.models.planning import SamplePlan, plan
+from latensor.models.planning import plan
 from latensor.models.regression.classifiers import CPClassifier, TuckerClassifier
 from latensor.models.regression.mixture import MixtureOfRegressions
 from latensor.models.regression.partial_least_squares import CPPLS
@@ -43,7 +43,6 @@ __all__ = [
     "NoisyOrNetwork",
     "PearsonMixture",
     "ProductMixture",
-    "SamplePlan",
     "SingleTopic",
     "SphericalGaussianMixture",
     "TensorShape",
