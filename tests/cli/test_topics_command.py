@@ -362,7 +362,7 @@ def test_the_meter_tells_the_rate_and_the_stage():
     meter.stage("subspace", float("nan"))
     assert (task.description, task.total) == ("finding the subspace of the words", None)
     meter.stage("polish", 0.25)
-    assert (task.description, task.completed) == ("polishing", 0.25)
+    assert (task.description, task.completed) == ("refining", 0.25)
     assert set(meter.seconds) == {"reading"}
 
 

@@ -54,9 +54,7 @@ _fitted = {}
 
 
 def fitted(name):
-    """A model, fitted once for all tests, or a skip where its class cannot be saved yet."""
-    if not hasattr(getattr(lt, name), "save"):
-        pytest.skip(f"{name} does not stand on the base that saves")
+    """A model, fitted once for all tests."""
     if name not in _fitted:
         parameters, data = MODELS[name]
         model = getattr(lt, name)(**parameters)

@@ -148,7 +148,7 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "--refine",
     callback=_read_count,
     metavar="N|auto",
-    help="Passes of the likelihood polish; 0 is the answer of the moments.  [default: auto]",
+    help="Passes of EM after the moments; 0 gives the estimate of the moments.  [default: auto]",
 )
 @seed_option
 @jobs_option

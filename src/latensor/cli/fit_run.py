@@ -117,7 +117,7 @@ def _passes(model: Any) -> str:
     passes = int(getattr(model, "n_iter_", 0) or 0)
     if not passes:
         return ""
-    return f"{passes} {'pass' if passes == 1 else 'passes'} of the polish, "
+    return f"{passes} {'pass' if passes == 1 else 'passes'} of refinement, "
 
 
 def _likelihood(run: Run, meter: Meter) -> str:

@@ -26,7 +26,7 @@ _STAGES = {
     "subspace": "finding the subspace of the words",
     "moments": "gathering the third moment",
     "decomposition": "decomposing",
-    "polish": "polishing",
+    "polish": "refining",
     "weights": "weighing the topics",
 }
 

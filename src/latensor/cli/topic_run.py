@@ -33,7 +33,7 @@ class Wish:
     Attributes
     ----------
     topics : int or "auto"
-    refine : int or "auto", passes of the polish
+    refine : int or "auto", passes of the refinement
     seed : int
     jobs : int, threads, or None for all processors
     n_words : int, words shown of a topic
@@ -192,10 +192,10 @@ def print_topics(learned: Learned, console: Console) -> None:
         say(
             console,
             f"Perplexity of words held out: {values[0]:,.0f} by moments, "
-            f"{min(values):,.0f} after the polish ({model.status_})",
+            f"{min(values):,.0f} after refinement ({model.status_})",
         )
     else:
-        say(console, f"No words were held out to judge the polish by ({model.status_})")
+        say(console, f"No words were held out to judge the refinement by ({model.status_})")
     for note in learned.notes:
         say(console, f"Note: {note}")
     certificate = getattr(model, "certificate_", None)

@@ -147,7 +147,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     default="auto",
     show_default=True,
     metavar="N|auto",
-    help="Passes of the likelihood polish; 0 is the answer of the moments.",
+    help="Passes of EM after the moments; 0 gives the estimate of the moments.",
 )
 @click.option(
     "--words",

@@ -139,7 +139,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Polish:
-    """Held-out perplexity along the likelihood polish.
+    """Held-out perplexity along the likelihood refinement.
 
     Attributes
     ----------
@@ -159,15 +159,15 @@ class Polish:
                 "give one perplexity for each pass, or leave polish=None"
             )
         for i, (done, value) in enumerate(zip(self.passes, self.perplexity, strict=True)):
-            require_finite(done, f"passes[{i}] of the polish", least=0.0)
-            require_finite(value, f"perplexity[{i}] of the polish", least=0.0)
+            require_finite(done, f"passes[{i}] of the refinement", least=0.0)
+            require_finite(value, f"perplexity[{i}] of the refinement", least=0.0)
             if i and done <= self.passes[i - 1]:
                 raise InvalidInputError(
-                    f"passes of the polish must increase, and passes[{i}]={done} follows "
+                    f"passes of the refinement must increase, and passes[{i}]={done} follows "
                     f"{self.passes[i - 1]}"
                 )
         if self.kept is not None and self.kept not in self.passes:
-            raise InvalidInputError(f"kept={self.kept} is none of the passes of the polish")
+            raise InvalidInputError(f"kept={self.kept} is none of the passes of the refinement")
 
 
 @dataclass(frozen=True)
