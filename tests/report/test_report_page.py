@@ -93,7 +93,7 @@ def test_the_page_says_what_it_was_told():
         "5 documents have fewer than three words.",
         "98,765",
         "Verdict: uncertain.",
-        "Of 12 topics: 4 to trust, 4 with caution, 4 not to trust.",
+        "Of 12 topics: 4 stable, 4 uncertain, 4 unstable.",
         "The directions stand clear of the noise.",
         "ratio 8.7",
         "12 topics chosen. It has the lowest held-out perplexity.",
@@ -120,7 +120,7 @@ def test_the_page_says_what_it_was_told():
         (["good", "unknown"], None, None, "Verdict: stable."),
         (["unknown"], None, None, "Not known: A finding."),
         (["bad"], None, "caution", "Verdict: uncertain."),
-        ([], "caution", None, "Of 1 topic: 1 with caution."),
+        ([], "caution", None, "Of 1 topic: 1 uncertain."),
         ([], None, None, "found in 3 documents."),
     ],
 )

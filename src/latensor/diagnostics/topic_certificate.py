@@ -114,7 +114,7 @@ class TopicCertificate(Findings):
 
     def _conditioning(self) -> Statement:
         level = GOOD if self.condition < _CONDITION else CAUTION
-        tail = "no topic is hidden" if level == GOOD else "small or similar topics may be hidden"
+        tail = "well conditioned" if level == GOOD else "small or similar topics may be lost"
         return Statement(
             "conditioning",
             level,
@@ -122,7 +122,7 @@ class TopicCertificate(Findings):
         )
 
     def _data(self) -> Statement:
-        text = f"{self.n_documents} documents, worth {self.effective_size:.0f} of equal weight"
+        text = f"{self.n_documents} documents, effective sample size {self.effective_size:.0f}"
         if self.n_empty:
             text += f"; {self.n_empty} without words were left out"
         if self.n_short:

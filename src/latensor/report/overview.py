@@ -17,7 +17,7 @@ from latensor.report.wording import (
 )
 
 _LARGEST = 6
-_RATED = {"good": "to trust", "caution": "with caution", "bad": "not to trust"}
+_RATED = {"good": "stable", "caution": "uncertain", "bad": "unstable"}
 
 
 def overview(page: TopicPage) -> Markup:
