@@ -70,6 +70,7 @@ _HOMES = {
     "nn": (),
     "plots": (),
     "report": (),
+    "scores": (),
     "sources": ("read_documents", "robinson_foulds"),
     "tensors": (
         "CPTensor",

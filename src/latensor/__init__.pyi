@@ -10,6 +10,7 @@ from latensor import moments as moments
 from latensor import nn as nn
 from latensor import plots as plots
 from latensor import report as report
+from latensor import scores as scores
 from latensor import sources as sources
 from latensor import tensors as tensors
 from latensor import whitening as whitening
