@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from scipy.special import logsumexp
 from scipy.stats import chi2
 
 from latensor.moments.batch import Batch
@@ -36,6 +37,8 @@ _AXIS_STEPS = 5
 _LEVEL = 1e-5
 # Log-likelihood per row that a move must gain.
 _LEAST_GAIN = 2e-4
+# Passes that would all together gain less are left out: separated components are there in three.
+_NOT_WORTH = _LEAST_GAIN / 10
 # Runnalls' bound ignores that the others adapt: moves that gained 0.002 to 0.02 per row were
 # expected to lose up to 0.07.
 _LEAST_EXPECTED = -0.1
@@ -52,13 +55,16 @@ def passes(
     n_passes: int,
     accelerate: bool = False,
 ) -> tuple[State, float]:
-    """Passes of EM over a sample, plain ones by default, and the log-likelihood per row."""
+    """Passes of EM over a sample, as long as they gain, and the log-likelihood per row.
+
+    Plain ones by default.
+    """
 
     def fold(start: Statistics[State]) -> Statistics[State]:
         return start.update(points)
 
     climb = em(
-        fold, family, state, max_iter=n_passes, tol=-np.inf, accelerate=accelerate, prepared=True
+        fold, family, state, max_iter=n_passes, tol=_NOT_WORTH, accelerate=accelerate, prepared=True
     )
     return climb.state, climb.log_likelihood
 
@@ -168,6 +174,27 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     return [_merged(family, wider, *places) for _, _, wider, places in moves[:_TRIES]]
 
 
+def fits(family: GaussianFamily, sample: Points, state: MixtureState) -> bool:
+    """Whether no component shows that it covers two clusters: all are normal and none is wide.
+
+    False where one has too few rows to tell.
+    """
+    if (state.weights * sample.weight).min() < _judged(family.width):
+        return False
+    logs = family.joint(state, sample)
+    shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    wide = np.zeros(len(state.weights), dtype=bool)
+    if family.covariance_type not in (FULL, TIED):
+        wide = spreads(family, sample, state) > EDGE_FACTOR
+    usual = not _unusual(axes_to_split(family, sample, state, shares), wide, family.width)
+    return usual and not family.collapsed(state, sample.weight).any()
+
+
+def _judged(width: int) -> int:
+    """Rows of a component that can tell whether they are normal."""
+    return 2 * (width + 1)
+
+
 def _unusual(found: list[tuple[float, int, Any]], wide: Any, width: int) -> list[tuple[int, Any]]:
     """Components and axes by decreasing statistic, as far as it is not that of normal rows.
 
@@ -236,7 +263,7 @@ def axes_to_split(
     for j in range(count):
         rows = np.flatnonzero(shares[:, j] > _OWNED)
         masses = shares[rows, j] * sample.weights[rows]
-        if float(masses.sum()) < 2 * (width + 1):
+        if float(masses.sum()) < _judged(width):
             continue
         gaps = sample.rows[rows] - state.means[j]
         if kind in (FULL, TIED):

@@ -27,6 +27,8 @@ from latensor.refinement.families.gaussian_densities import MixtureState, Points
 # Passes of the over-fitted mixture before it is merged (recipe: 6 to 8).
 _OVERFIT_PASSES = 6
 _LLOYD_PASSES = 2
+# Rows per centre among which k-means++ draws: of a cluster of 1 % one row per centre.
+_SEED_ROWS = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +144,9 @@ def plus_plus(rows: Any, weights: Any, count: int, rng: np.random.Generator) -> 
 
 def kmeans(rows: Any, weights: Any, count: int, rng: np.random.Generator, n_passes: int) -> Any:
     """Labels (n,) of k-means: greedy k-means++ centers and some passes of Lloyd's algorithm."""
-    centers = plus_plus(rows, weights, count, rng)
+    few = _SEED_ROWS * count
+    chosen = rng.choice(len(rows), few, replace=False) if few < len(rows) else slice(None)
+    centers = plus_plus(rows[chosen], weights[chosen], count, rng)
     labels = np.zeros(len(rows), dtype=np.intp)
     for step in range(n_passes + 1):
         distances = np.einsum("ij,ij->i", centers, centers) - 2 * rows @ centers.T

@@ -37,18 +37,20 @@ from latensor.models.mixtures.spherical_read_off import check_spread, smallest_v
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
 from latensor.moments.rows import RowSample
-from latensor.moments.second import Covariance
+from latensor.moments.second import Covariance, check_total_weight
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.third import WHOLE, ThirdMoment
 from latensor.refinement.families.covariances import as_diagonals
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
-from latensor.refinement.mixture_moves import EDGE_FACTOR, split_and_merge, spreads
+from latensor.refinement.mixture_moves import EDGE_FACTOR, fits, passes, split_and_merge, spreads
 from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Standard deviations whose cubes are still numbers.
 _NARROWEST = 1e-100
+# Passes after which a read-off that fits needs no other start beside it.
+_PASSES_TO_JUDGE = 20
 # Numbers in the sample on which EM runs: 128 MB.
 _SAMPLE_ENTRIES = 2**24
 
@@ -158,8 +160,7 @@ class GaussianMixtureModel(Model[MixtureState]):
         if count > 1 and not np.diag(known.covariance).any():
             raise InvalidInputError(
                 f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
-                "n_components or give more samples; where X varies, its second moment underflows: "
-                "give it in a larger unit"
+                "n_components or give more samples"
             )
         spread = float(np.sqrt(np.diag(known.covariance).max()))
         if count > 1 and spread < _NARROWEST:
@@ -182,7 +183,11 @@ class GaussianMixtureModel(Model[MixtureState]):
         count = frame["count"]
         found = self.found(frame, moments["third"].central(known), rng)
         constant = np.flatnonzero(np.diag(known.covariance) <= 0)
-        evidence = {"found": found, "constant": tuple(int(i) for i in constant)}
+        evidence = {
+            "found": found,
+            "constant": tuple(int(i) for i in constant),
+            "weight": known.weight,
+        }
         if found is None:
             return Answer(None, evidence, doubtful=True)
         state = frame["family"].inside(found.state)
@@ -193,6 +198,7 @@ class GaussianMixtureModel(Model[MixtureState]):
         raise NotImplementedError(f"{type(self).__name__} must say what moments determine")
 
     def check_moments(self, frame: Frame, answer: Answer[MixtureState]) -> None:
+        check_total_weight(answer.evidence["weight"])
         found, count, limit = answer.evidence["found"], frame["count"], self.most_by_moments()
         if found is None:
             raise NotIdentifiableError(
@@ -232,6 +238,11 @@ class GaussianMixtureModel(Model[MixtureState]):
         sample = Batch((distinct.samples,), distinct.weights, keys)
         points = family.prepare(sample)
         known = {} if search_.state is None else {"moments": search_.state}
+        if few and known:
+            state, _ = passes(family, points, known["moments"], _PASSES_TO_JUDGE)
+            if fits(family, points, state):
+                return Start(state, "moments")
+            known["moments"] = state
         coordinates = Coordinates.of(family, sample, points)
         starts = starts_of(family, coordinates, count, search_.rng, known, few)
         found = search(family, points, starts)
