@@ -160,18 +160,26 @@ POWERS = {"means_": 1, "covariances_": 2, "variances_": 2, "explained_variance_"
 POWERS |= {"weights_": 0, "explained_variance_ratio_": 0, "correlations_": 0, "mixing_": 1}
 
 
+def in_batches(data):
+    """The same data as a source: views and pairs stay together."""
+    parts = [slice(0, 40), slice(40, None)]
+    if len(data) > 1:
+        return [[tuple(x[part] for x in data) for part in parts]]
+    if isinstance(data[0], list):
+        return [[[view[part] for view in data[0]] for part in parts]]
+    return [[data[0][part] for part in parts]]
+
+
 @every
+@pytest.mark.parametrize("as_given", [list, in_batches])
 @pytest.mark.parametrize("exponent", [-300, -200, -160, -100, -50, 50, 100, 155, 300])
-def test_scale_is_a_unit_or_refused(name, exponent):
+def test_scale_is_a_unit_or_refused(name, exponent, as_given):
     data, unit = CASES[name][2], 10.0**exponent
     settings = {"reg_covar": 0.0} if "reg_covar" in make(name).get_params() else {}
     try:
-        found = values(make(name, **settings).fit(*each(lambda x: x * unit, data)))
+        found = values(make(name, **settings).fit(*as_given(each(lambda x: x * unit, data))))
     except InvalidInputError as error:
         assert "flows" in str(error)  # noqa: PT017
-        return
-    except lt.NotIdentifiableError:
-        assert exponent <= -160
         return
     expected = values(make(name, **settings).fit(*data))
     for attribute in POWERS.keys() & expected.keys():
@@ -179,6 +187,25 @@ def test_scale_is_a_unit_or_refused(name, exponent):
             for _ in range(POWERS[attribute]):
                 b = b / unit
             assert np.allclose(a, b, rtol=1e-6, atol=1e-6 * np.abs(a).max()), attribute
+
+
+@every
+@pytest.mark.parametrize("weight", [1e-100, 1e100])
+def test_weights_of_any_size_count_samples(name, weight):
+    """Beyond ten billion samples only rounding could tell how many there are."""
+    data = CASES[name][2]
+    count = len(data[0][0]) if isinstance(data[0], list) else len(data[0])
+    try:
+        found = values(make(name).fit(*data, sample_weight=np.full(count, weight)))
+    except (InvalidInputError, lt.NotIdentifiableError) as error:
+        assert weight < 1, error  # noqa: PT017
+        assert "weight" in str(error)  # noqa: PT017
+        return
+    many = values(make(name).fit(*data, sample_weight=np.full(count, 1e40)))
+    found.pop("singular_values_", None)
+    for attribute in found:
+        for a, b in zip(many[attribute], found[attribute], strict=True):
+            assert np.allclose(a, b, rtol=1e-6, atol=1e-6, equal_nan=True), attribute
 
 
 @every

@@ -14,6 +14,8 @@ from latensor.exceptions import InvalidInputError
 
 # Weights whose squares are numbers too, with room for sums; their inverse is the smallest.
 _LARGEST_WEIGHT = 1e150
+# Numbers whose squares keep no digit.
+_SMALLEST = float(np.sqrt(np.finfo(np.float64).tiny))
 
 
 def as_batch(batch: object, name: str) -> Array:
@@ -67,6 +69,29 @@ def refuse_overflow(sums: Any, order: str) -> None:
     if not np.isfinite(sums).all():
         raise InvalidInputError(
             f"the {order} moment of X overflows: give the samples in a smaller unit"
+        )
+
+
+def refuse_underflow(rows: Any, centre: Any, squares: Any) -> None:
+    """An error where rows differ from a centre, but all their squares are below floating point.
+
+    Parameters
+    ----------
+    rows : (n, d), around the centre, or sparse
+    centre : (d,)
+    squares : (d,), their sums
+    """
+    if squares.max() >= np.finfo(np.float64).tiny:
+        return
+    if scipy.sparse.issparse(rows):
+        # As the centre was not subtracted from them, rows that are equal have large entries.
+        varies = 0 < np.abs(rows.data).max(initial=0.0) < _SMALLEST
+    else:
+        rounding = 8 * np.finfo(np.float64).eps * np.abs(centre).max(initial=0.0)
+        varies = np.abs(rows).max(initial=0.0) > rounding
+    if varies:
+        raise InvalidInputError(
+            "the second moment of X underflows: give the samples in a larger unit"
         )
 
 

@@ -14,7 +14,7 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
-from latensor.moments.batches import only_rounding, refuse_overflow
+from latensor.moments.batches import only_rounding, refuse_overflow, refuse_underflow
 from latensor.moments.second import Covariance, CrossCovariance
 from latensor.moments.sums import Sums, plus
 from latensor.moments.third import ThirdMoment
@@ -38,6 +38,7 @@ class CovarianceSums(Sums):
         with np.errstate(over="ignore", invalid="ignore"):
             rows, weighted = centred(batch.rows, self.centre, batch.weights)
             first, second = products(rows, weighted, self.centre, batch.weights)
+        refuse_underflow(rows, self.centre, np.diagonal(second))
         return {"count": len(batch), "weight": batch.weight, "first": first, "second": second}
 
     def merge(self, other: Self) -> Self:
@@ -178,6 +179,8 @@ class CrossCovarianceSums(Sums):
                 xy = xy - np.outer(self.x_centre, plain_y)
             if scipy.sparse.issparse(y):
                 xy = xy - np.outer(x_first, self.y_centre)
+        refuse_underflow(x, self.x_centre, np.diagonal(xx))
+        refuse_underflow(y, self.y_centre, np.diagonal(yy))
         return {
             "count": len(batch),
             "weight": batch.weight,

@@ -57,12 +57,18 @@ class CrossCovariance:
     cross_covariance: Array
 
 
-def unbiased_factor(weight: float) -> float:
-    """What turns a mean of squares around the sample mean into the variance: n / (n - 1)."""
+def check_total_weight(weight: float) -> None:
+    """Refuse fewer samples than a variance takes."""
     if weight <= 1:
         raise InvalidInputError(
-            f"a variance needs a total weight above 1, got {weight:.3g}: give more samples"
+            f"a variance needs a total weight above 1, got {weight:.3g}: give more samples; a "
+            "weight says how often a sample counts, so weights that sum to 1 stand for one"
         )
+
+
+def unbiased_factor(weight: float) -> float:
+    """What turns a mean of squares around the sample mean into the variance: n / (n - 1)."""
+    check_total_weight(weight)
     return weight / (weight - 1)
 
 

@@ -5,6 +5,7 @@ import pytest
 
 from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.decomposition import PowerMethod
+from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.hmm.gaussian_states import gaussian_of
@@ -210,6 +211,23 @@ def test_points_are_recovered_for_every_covariance(kind):
     assert np.abs(found - matrices).max() < 0.12
     assert np.abs(model.transmat_[np.ix_(order, order)] - TRANSMAT).max() < 0.04
     assert (model.predict(data.X * scale + shift) == np.argsort(order)[data.states]).mean() > 0.97
+
+
+@pytest.mark.parametrize("kind", ["spherical", "diag", "full", "tied"])
+def test_scale_is_a_unit_or_refused(kind):
+    data = make_gaussian_hmm(600, 2, 2, separation=6, n_sequences=6, random_state=0)
+    plain = GaussianHMM(2, kind, min_covar=0, random_state=0).fit(data.X, data.lengths)
+    for exponent in (-300, -160, -140, -50, -3, 50, 140, 160, 300):
+        unit = 10.0**exponent
+        for batches in ((data.X * unit, data.lengths), ([(data.X * unit, data.lengths)],)):
+            try:
+                found = GaussianHMM(2, kind, random_state=0).fit(*batches)
+            except InvalidInputError as error:
+                assert "flow" in str(error)  # noqa: PT017
+                assert abs(exponent) > 150
+                continue
+            assert np.allclose(found.means_ / unit, plain.means_, rtol=1e-4, atol=1e-4), exponent
+            assert np.allclose(found.transmat_, plain.transmat_, atol=1e-4), exponent
 
 
 def test_more_states_than_dimensions():

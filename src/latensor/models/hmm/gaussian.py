@@ -77,7 +77,8 @@ class PointModel(ChainModel):
             None if (weights == 1).all() else weights,
             self.covariance_type in ("full", "tied"),
         )
-        return {"code": cells, "floor": np.maximum(self.min_covar / cells.scale**2, _LEAST)}
+        least = self.min_covar * np.minimum(1 / cells.scale**2, 1.0)
+        return {"code": cells, "floor": np.maximum(least, _LEAST)}
 
     def design(self, frame: Frame) -> PointDesign:
         return PointDesign(frame["code"].center, frame["code"].scale)
@@ -136,7 +137,8 @@ class GaussianHMM(HiddenMarkovEstimator):
     n_components : int, states, or "auto": the most that both halves of the sequences find, one
         where the order of rows tells nothing (`selection_`)
     covariance_type : "spherical", "diag", "full" or "tied" (one matrix for all states)
-    min_covar : float, added to every variance
+    min_covar : float, added to every variance, in the squared unit of X, at most that fraction of
+        the variance of all rows
     init_params : letters of the parameters that fit finds starting values for: s(tartprob),
         t(ransmat), m(eans), c(ovars); the others start from the attributes as set before fit
     params : letters of the parameters that EM changes

@@ -24,7 +24,7 @@ from latensor.models.ica.signal_space import Spectrum, count_sources, signal_spa
 from latensor.moments.fourth import MOST_DIRECTIONS, WHOLE
 from latensor.moments.fourth_sums import FourthPowerSums
 from latensor.moments.row_sums import CovarianceSums, centre_of
-from latensor.moments.second import Covariance
+from latensor.moments.second import Covariance, check_total_weight
 from latensor.moments.sums import Folded, Joint
 
 # Products spent on the fourth moment: as a start for refinement, and where it is all there is.
@@ -87,6 +87,7 @@ class ICAModel(Model[Unmixing]):
             run.head(MOST_ROWS)
         summed = run.fold("covariance", CovarianceSums(centre_of(run.head())))
         known = summed.finalize()
+        check_total_weight(known.weight)
         seen = self.spectrum(known)
         count = self.count(known, seen)
         lost = 1.0

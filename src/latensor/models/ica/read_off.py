@@ -19,6 +19,7 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import diagonal_of, diagonalize
 from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
 from latensor.exceptions import InvalidInputError
+from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.models.ica.signal_space import (
     SignalSpace,
     Spectrum,
@@ -46,8 +47,6 @@ _NOISE_SHOWS = 2.5
 _MORE_SOURCES = 3.0
 _MOST_FITTED = 32
 _FIT_STEPS = 100
-# Beyond so many samples, rounding would be taken for noise.
-_MOST_SAMPLES = 1e10
 # Above so many products of two scores, the leading ones are found without all the others.
 _LARGE = 300
 
@@ -199,7 +198,7 @@ def by_fit(
             if before - point.loss <= 1e-12 * before or point.loss <= 1e-30 * total:
                 break
     norms = np.linalg.norm(point.vectors, axis=0)
-    weight = min(moment.fourth_weight / dependence, _MOST_SAMPLES)
+    weight = min(moment.fourth_weight / dependence, MOST_SAMPLES)
     if not norms.min() ** 4 >= _CLEAR_KURTOSIS * np.sqrt(24 / weight):
         return None
     terms = point.vectors / norms
@@ -219,7 +218,7 @@ def _rest(whole: Any, core: Any, weight: float) -> float:
     Of Gaussian samples, d (d + 1) (d + 2) (d + 3) / n is expected in all.
     """
     size = whole.shape[0]
-    expected: float = size * (size + 1) * (size + 2) * (size + 3) / min(weight, _MOST_SAMPLES)
+    expected: float = size * (size + 1) * (size + 2) * (size + 3) / min(weight, MOST_SAMPLES)
     rest = float(np.vdot(whole, whole) - np.vdot(core, core))
     return rest / expected
 

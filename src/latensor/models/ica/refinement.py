@@ -19,6 +19,7 @@ from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.pairs import Settled, settle
 from latensor.models.ica.read_off import Unmixing, fitted, read_off, turned_to
 from latensor.models.ica.rotation import Polished, polish, polish_freely
+from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.models.ica.signal_space import Spectrum
 from latensor.models.ica.sums import Pass, Scoring, scored
 from latensor.moments.batch import Batch
@@ -89,7 +90,7 @@ class Refiner:
 
     def refined(self) -> Answer[Unmixing]:
         """The answer of all samples."""
-        found, weight = self._answer.state, self._moment.weight
+        found, weight = self._answer.state, min(self._moment.weight, MOST_SAMPLES)
         assert found is not None
         count = len(found.unmixing)
         if found.space is None:

@@ -34,6 +34,8 @@ _CLEARLY = 2.0
 # Keeps functions that coincide on few values apart.
 RIDGE = 1e-4
 _BEND_RIDGE = 1e-6
+# Beyond so many samples, rounding would be taken for noise.
+MOST_SAMPLES = 1e10
 
 
 def functions(scores: Any) -> tuple[Any, Any]:

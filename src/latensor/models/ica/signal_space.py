@@ -16,13 +16,12 @@ from scipy.optimize import minimize
 from scipy.stats import chi2
 
 from latensor.arrays.threads import one_blas_thread
+from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.moments.second import Covariance
 from latensor.value_files import storable
 
 # A noise model is given up when noise like it would fit so badly once in a thousand times.
 _REFUTED = 1e-3
-# Beyond so many samples, rounding would refute the model.
-_MOST_SAMPLES = 1e10
 # The smallest fraction of a sensor's variance that is noise: less is an improper solution.
 _LEAST_NOISE = 1e-6
 _MOST_STEPS = 300
@@ -120,7 +119,7 @@ def isotropic(known: Spectrum, count: int, weight: float) -> SignalSpace:
     p_value = float("nan")
     if freedom > 0 and known.rank == n_features:
         distance = width * np.log(rest.mean()) - float(np.log(rest).sum())
-        p_value = float(chi2.sf(min(weight, _MOST_SAMPLES) * max(distance, 0.0), freedom))
+        p_value = float(chi2.sf(min(weight, MOST_SAMPLES) * max(distance, 0.0), freedom))
     noise = np.full(n_features, variance)
     return SignalSpace("isotropic", directions / signal, directions * signal, noise, p_value)
 
@@ -176,7 +175,7 @@ def diagonal(covariance: Any, count: int, weight: float) -> SignalSpace:
     freedom = ((size - count) ** 2 - size - count) // 2
     p_value = float("nan")
     if freedom > 0:
-        effective = min(weight, _MOST_SAMPLES) - 1 - (2 * size + 5) / 6 - 2 * count / 3
+        effective = min(weight, MOST_SAMPLES) - 1 - (2 * size + 5) / 6 - 2 * count / 3
         p_value = float(chi2.sf(max(effective, 1.0) * misfit, freedom))
     return SignalSpace("diagonal", projection, loadings, noise, p_value)
 

@@ -14,7 +14,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.engines import LocalEngine
 from latensor.estimation.run import Run
-from latensor.models.ica.scores import ScoreTables, counted, functions
+from latensor.models.ica.scores import MOST_SAMPLES, ScoreTables, counted, functions
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Mapped, Sums
 from latensor.sources.shards import Source
@@ -77,7 +77,7 @@ class ScoreCovariance(Sums):
         weight = float(sums["weight"])
         mean = sums["first"] / weight
         return (
-            weight,
+            min(weight, MOST_SAMPLES),
             mean,
             sums["second"] / weight - np.outer(mean, mean),
             sums["sensors"] / weight,
@@ -145,7 +145,7 @@ class TurnSums(Sums):
             found["means"],
             found["slopes"],
             found["second"] - np.outer(found["first"], found["first"]),
-            weight,
+            min(weight, MOST_SAMPLES),
         )
 
 
@@ -167,7 +167,8 @@ class CellCounts(Sums):
         return {"counts": counted(turned, batch.weights)}
 
     def finalize(self) -> Array:
-        return self.seen()["counts"]
+        counts = self.seen()["counts"]
+        return counts * min(1.0, MOST_SAMPLES / counts[0].sum())
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latensor.moments.batch import Batch
+from latensor.moments.batches import refuse_underflow
 from latensor.moments.sums import Sums
 
 
@@ -39,10 +40,12 @@ class PointSums(Sums):
         weights = units.row_weights(batch.weights)
         observed = ~np.isnan(units.rows)
         points = np.where(observed, units.rows - self.centre, 0.0)
+        seconds = weights @ points**2
+        refuse_underflow(points, self.centre, seconds)
         return {
             "counts": weights @ observed,
             "firsts": weights @ points,
-            "seconds": weights @ points**2,
+            "seconds": seconds,
             "weight": float(weights.sum()),
         }
 
