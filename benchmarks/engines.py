@@ -26,7 +26,8 @@ from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums
 from latensor.moments.word_totals import WordTotalSums
-from latensor.moments.words import WordPairSums, WordTripleSums
+from latensor.moments.word_triples import WordTripleSums
+from latensor.moments.words import WordPairSums
 from latensor.refinement.family import Statistics
 
 WORDS, TOPICS, LENGTH = 20_000, 50, 60
@@ -48,8 +49,10 @@ def write_shard(path: Path, n_documents: int, seed: int, topics: Any) -> int:
     lengths = rng.poisson(LENGTH, n_documents) + 3
     owners = np.repeat(np.arange(n_documents), lengths)
     marks = rng.random(len(owners))
-    chosen = (marks[:, None] > np.cumsum(mixtures, axis=1)[owners]).sum(axis=1)
-    chosen = np.minimum(chosen, len(topics) - 1)
+    # Documents one after the other on a line of unit lengths, cut by the shares of their topics.
+    cuts = np.arange(n_documents)[:, None] + np.cumsum(mixtures, axis=1)[:, :-1]
+    chosen = np.searchsorted(cuts.ravel(), owners + marks) - owners * (len(topics) - 1)
+    chosen = np.clip(chosen, 0, len(topics) - 1)
     tokens = np.empty(len(owners), np.int64)
     for topic in range(len(topics)):
         mine = chosen == topic

@@ -38,6 +38,16 @@ def test_topics_of_many_files(texts, tmp_path, engine):
     assert (tmp_path / "on the way" / "fit.npz").exists()
 
 
+def test_a_report_and_the_number_of_topics_of_many_files(texts, tmp_path):
+    page = tmp_path / "page.html"
+    found = run("topics", texts, "--topics", "auto", "--refine", 2, "--out", page, "--min-df", 1)
+    assert found.exit_code == 0, found.output
+    assert "found in both halves" in found.output
+    shown = page.read_text()
+    assert "apple pear plum apple pear plum" in shown
+    assert "the first 180 documents" in shown
+
+
 def test_rows_of_many_files(tmp_path):
     for number, part in enumerate(np.split(ROWS, 3)):
         np.savetxt(tmp_path / f"{number}.csv", part, delimiter=",", header="a,b,c", comments="")
@@ -60,8 +70,7 @@ def test_rows_of_many_files(tmp_path):
     [
         (("--engine", "ray", "--topics", 2), "must be 'local'"),
         (("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers"),
-        (("--out", "page.html", "--topics", 2), "--save"),
-        ((), "--topics"),
+        (("--out", "page.txt", "--topics", 2), "must end with .html"),
     ],
 )
 def test_what_is_refused(texts, arguments, message):

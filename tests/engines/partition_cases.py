@@ -24,6 +24,9 @@ TOPICS = scipy.sparse.csr_array(lt.datasets.make_topics(1200, 60, 3, random_stat
 SINGLE = scipy.sparse.csr_array(lt.datasets.make_single_topic(1200, 60, 3, random_state=0).counts)
 BINARY = lt.datasets.make_noisy_or(1500, 8, 2, random_state=0).samples
 LINES = lt.datasets.make_regressions(900, 4, 2, random_state=0)
+TREE = lt.datasets.make_tree(900, 6, random_state=0).samples
+TENSORS = np.random.default_rng(0).standard_normal((600, 4, 3))
+RESPONSES = TENSORS @ np.arange(3.0) @ np.arange(4.0) + TENSORS[:, 0, 0] ** 2
 WORDS = [f"word{number:02d}" for number in range(60)]
 
 
@@ -45,6 +48,10 @@ def pairs(count):
 
 def lines(count):
     return [[(LINES.X[a:b], LINES.y[a:b])] for a, b in edges(len(LINES.X), count)]
+
+
+def tensors(count):
+    return [[(TENSORS[a:b], RESPONSES[a:b])] for a, b in edges(len(TENSORS), count)]
 
 
 def sequences(data):
@@ -124,6 +131,16 @@ CASES = {
         (LINES.X, LINES.y),
         "coef_",
         1e-8,
+    ),
+    "tree": (lt.LatentTree, {"random_state": 0}, rows(TREE), (TREE,), "leafprob_", 1e-4),
+    "cp regression": (lt.CPRegressor, {"rank": 1}, tensors, (TENSORS, RESPONSES), "coef_", 1e-6),
+    "tucker regression": (
+        lt.TuckerRegressor,
+        {"ranks": (1, 1)},
+        tensors,
+        (TENSORS, RESPONSES),
+        "coef_",
+        1e-6,
     ),
     "symbols": (
         lt.CategoricalHMM,

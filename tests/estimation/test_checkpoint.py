@@ -129,3 +129,33 @@ def test_files_hold_no_code(tmp_path, monkeypatch):
     for path in files:
         with np.load(path, allow_pickle=False) as arrays:
             assert all(arrays[name].dtype.kind in "biufSU" for name in arrays)
+
+
+def test_a_folder_does_not_grow_with_the_passes(tmp_path, monkeypatch):
+    """Tables of topics are as large as the model: only the last state of a loop is kept."""
+    monkeypatch.setattr(checkpoint, "_FIRST_COST", 0.0)
+    monkeypatch.setattr(checkpoint, "_SPARING", 0)
+    counts = lt.datasets.make_single_topic(600, 300, 3, random_state=0).counts
+    parts = lt.sources.partitions([[counts[:300]], [counts[300:]]])
+    sizes, models = [], []
+    for passes in (2, 9):
+        folder = tmp_path / str(passes)
+        model = lt.LatentDirichletAllocation(3, random_state=0, refine=passes)
+        models.append(model.fit(parts, checkpoint=folder))
+        sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
+        again = lt.LatentDirichletAllocation(3, random_state=0, refine=passes)
+        again.fit(parts, checkpoint=folder)
+        assert np.array_equal(again.components_, models[-1].components_)
+        plain = lt.LatentDirichletAllocation(3, random_state=0, refine=passes).fit(parts)
+        assert np.array_equal(plain.components_, models[-1].components_)
+    assert sizes[1] < 1.05 * sizes[0]
+
+
+def test_a_checkpoint_changes_no_bit(tmp_path):
+    """Data in memory are not sent anywhere: their sums are kept as they are."""
+    counts = lt.datasets.make_single_topic(600, 300, 3, random_state=0).counts
+    for refine in (0, 2):
+        model = lt.LatentDirichletAllocation(3, random_state=0, refine=refine)
+        plain = model.fit(counts).components_
+        kept = model.fit(counts, checkpoint=tmp_path / str(refine)).components_
+        assert np.array_equal(kept, plain)

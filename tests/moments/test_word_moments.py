@@ -16,7 +16,8 @@ from latensor.moments.documents import DocumentBatch
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_powers import WordPowerSums, WordSliceSums
 from latensor.moments.word_totals import WordTotalSums
-from latensor.moments.words import WordPairSums, WordTripleSums
+from latensor.moments.word_triples import WordRows, WordTripleSums
+from latensor.moments.words import WordPairSums
 
 WORDS, CAP = 5, 6.0
 
@@ -215,7 +216,7 @@ def test_core_moments_are_the_pairs_along_the_directions(weighted):
 
 
 @pytest.mark.parametrize("kind", [WordTripleSums, WordPowerSums, WordSliceSums])
-def test_what_is_sent_has_no_sums_for_every_word_and_direction_twice(kind):
+def test_what_is_sent_is_of_the_size_of_the_core(kind):
     rng = np.random.default_rng(1)
     basis, scale = rng.standard_normal((WORDS, 3)), rng.uniform(0.5, 2.0, WORDS)
     more = {"directions": rng.standard_normal((3, 2))} if kind is WordSliceSums else {}
@@ -223,15 +224,81 @@ def test_what_is_sent_has_no_sums_for_every_word_and_direction_twice(kind):
     first, second = new().update(batch(documents(1))), new().update(batch(documents(2)))
     whole = new().update(batch(documents(1))).update(batch(documents(2)))
     sent = new().received(pickle.loads(pickle.dumps(second.message())))
-    assert sent.sums["words"]["first"].shape == (WORDS, 5)
-    expected = vars(whole.finalize())
+    assert set(sent.sums) == {"first", "second", "rows", "products", "weights", "squares"}
+    expected, core = vars(whole.finalize()), whole.core()
     for found in (first.merge(sent), sent.merge(first), sent.update(batch(documents(1)))):
         for name, value in vars(found.finalize()).items():
-            np.testing.assert_allclose(value, expected[name], atol=1e-12)
+            known = vars(core)[name] if name in ("first", "second") else expected[name]
+            np.testing.assert_allclose(value, known, atol=1e-12)
     before = pickle.dumps(second.sums)
     second.merge(second)
     second.finalize()
     assert pickle.dumps(second.sums) == before
+
+
+@pytest.mark.parametrize("kind", [WordTripleSums, WordPowerSums, WordSliceSums])
+def test_few_words_travel_where_the_basis_spans_the_moments(kind):
+    """M2 Q is in the span of Q = its eigenvectors: the core and a few words tell all of it."""
+    rng = np.random.default_rng(2)
+    counts, scale = documents(1, n=40), rng.uniform(0.5, 2.0, WORDS)
+    pairs = WordPairSums(np.eye(WORDS), scale, CAP).update(batch(counts)).finalize()
+    second = pairs.product - np.outer(pairs.mean, pairs.mean) / 2
+    basis = np.linalg.eigh(second)[1][:, -3:]
+    more = {"directions": rng.standard_normal((3, 2))} if kind is WordSliceSums else {}
+    rows = WordRows(np.array([0, 3]), np.array([2.0, 3.0]))
+    whole = kind(basis, scale, CAP, rows=rows, **more).update(batch(counts))
+    sent = whole.empty().received(whole.message())
+    assert sent.sums["rows"].shape == (2, 2, 5)
+
+    def second_moment(found):
+        first = found.along(basis)[0]
+        return found.product - np.outer(found.mean, first) / 2
+
+    np.testing.assert_allclose(
+        second_moment(sent.finalize()), second_moment(whole.finalize()), atol=1e-12
+    )
+    for one, other in zip(sent.halves(), whole.halves(), strict=True):
+        np.testing.assert_allclose(one.product[rows.index], other.product[rows.index], atol=1e-12)
+        np.testing.assert_allclose(one.mean[rows.index], other.mean[rows.index], atol=1e-12)
+        for left, right in zip(one.along(basis), other.along(basis), strict=True):
+            np.testing.assert_allclose(left, right, atol=1e-12)
+        assert one.effective_size == pytest.approx(other.effective_size, rel=1e-12)
+
+
+def test_drawn_words_stand_for_all():
+    rng = np.random.default_rng(0)
+    totals = np.ceil(rng.pareto(1.0, 5000))
+    noise = np.abs(rng.standard_normal(5000)) * np.sqrt(totals)
+    found = [WordRows.drawn(totals, 500, np.random.default_rng(seed)) for seed in range(20)]
+    for rows in found:
+        assert abs(len(rows.index) - 500) <= 1
+        assert (np.diff(rows.index) > 0).all()
+        assert (rows.weights >= 1).all()
+        assert (rows.weights * noise[rows.index]).sum() == pytest.approx(noise.sum(), rel=0.2)
+    estimates = [(rows.weights * noise[rows.index]).sum() for rows in found]
+    assert np.mean(estimates) == pytest.approx(noise.sum(), rel=0.03)
+    assert WordRows.drawn(totals, 5000, rng) is None
+    assert len(WordRows.drawn(np.eye(1, 9)[0], 3, rng).index) == 1
+
+
+def test_pairs_travel_as_one_sum_of_both_halves():
+    rng = np.random.default_rng(1)
+    basis = rng.standard_normal((WORDS, 3))
+    for single, tolerance in ((False, 1e-13), (True, 1e-6)):
+        new = WordPairSums(basis, np.ones(WORDS), CAP, single)
+        whole = new.update(batch(documents(1))).update(batch(documents(2)))
+        parts = [
+            new.received(pickle.loads(pickle.dumps(new.update(batch(documents(n))).message())))
+            for n in (1, 2)
+        ]
+        assert parts[0].sums["both"].dtype == (np.float32 if single else np.float64)
+        merged = parts[0].merge(parts[1])
+        assert merged.message() is merged.sums
+        expected = whole.finalize().product
+        for found in (merged, parts[0].update(batch(documents(2)))):
+            np.testing.assert_allclose(found.finalize().product, expected, atol=tolerance)
+        with pytest.raises(InvalidInputError, match="no halves"):
+            merged.halves()
 
 
 def test_documents_in_memory_are_prepared_once():

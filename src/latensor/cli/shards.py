@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+import scipy.sparse
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -16,10 +17,23 @@ import latensor as lt
 from latensor.cli.compiling import compiling_told
 from latensor.cli.corpus import WORDING, Reading, stop_words_of
 from latensor.cli.findings import say
-from latensor.cli.progress import progress_meter
+from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import topic_meter
 from latensor.cli.wording import Wording
+from latensor.moments.batch import Kind
+from latensor.report import Reproduction, TopicPage
+from latensor.report.topic_page import page_of
+from latensor.sources.matrix import MatrixSource
+from latensor.sources.partitioned_documents import (
+    TextReader,
+    WordReader,
+    split_document_weights,
+)
+
+# Documents that a report on many files looks at.
+_SHOWN = 20_000
+_BATCH = 4096
 
 engine_option = click.option(
     "--engine",
@@ -41,8 +55,8 @@ def is_sharded(file: Path, engine: str | None) -> bool:
 
 def learn_topics(
     reading: Reading, settings: dict[str, Any], options: dict[str, Any], console: Console
-) -> Any:
-    """The topics of documents in many files.
+) -> tuple[Any, TopicPage | None]:
+    """The topics of documents in many files, and a page about them where a report is wanted.
 
     Parameters
     ----------
@@ -74,7 +88,45 @@ def learn_topics(
         say(console, f"{reading.file}: {source.n_partitions:,} partitions")
         model: Any = lt.LatentDirichletAllocation(**settings, callback=meter.stage)
         model.fit(source, checkpoint=options["checkpoint"])
-    return model.set_params(callback=None)
+        model.set_params(callback=None)
+        page = None
+        if options["out"] is not None:
+            with meter.step("describing the topics"):
+                page = _page(model, source, reading, settings, options)
+    return model, page
+
+
+def _page(
+    model: Any,
+    source: Any,
+    reading: Reading,
+    settings: dict[str, Any],
+    options: dict[str, Any],
+) -> TopicPage:
+    """A report on the first documents of every partition, which are read here."""
+    each = max(1, _SHOWN // source.n_partitions)
+    reader = TextReader.of(WordReader(source.layout.tokenizer), model.vocabulary_)
+    texts: list[str] = []
+    counts: list[Any] = []
+    for head in source.heads(Kind.DOCUMENTS, each):
+        documents = list(split_document_weights(head)[0])[:each]
+        found = reader(documents)
+        if found is not None:
+            texts += documents
+            counts.append(found[0][0])
+    shown = f"the first {len(texts):,} documents, {each:,} of a partition at most"
+    return page_of(
+        model,
+        MatrixSource(scipy.sparse.csr_array(scipy.sparse.vstack(counts)), _BATCH, name="X"),
+        title=f"{reading.file} ({shown})",
+        excerpts=lambda numbers: {number: texts[number] for number in numbers},
+        n_words=options["words"],
+        reproduction=Reproduction(
+            command=options["command"],
+            seed=settings["random_state"],
+            settings={"shown": f"{shown}.", "polish": str(model.status_)},
+        ),
+    )
 
 
 def _is_text(reading: Reading) -> bool:
@@ -84,6 +136,9 @@ def _is_text(reading: Reading) -> bool:
 def print_learned_topics(model: Any, n_words: int, console: Console) -> None:
     """The topics of documents that were not kept: their words, weights and certificate."""
     say(console, f"{model.n_documents_:,} documents, {model.n_features_in_:,} words kept")
+    selection = getattr(model, "selection_", None)
+    if selection is not None:
+        say(console, f"\n{WORDING(selection)}")
     table = Table("topic", "share", "words")
     shares = model.alpha_ / model.alpha_.sum()
     for number, (share, words) in enumerate(zip(shares, model.top_words(n_words), strict=True)):
@@ -92,6 +147,21 @@ def print_learned_topics(model: Any, n_words: int, console: Console) -> None:
     say(console, f"\n{WORDING(model.certificate_)}\n")
     stages = ", ".join(f"{name} {value:.2f} s" for name, value in model.stage_seconds_.items())
     say(console, f"Time: {sum(model.stage_seconds_.values()):.2f} s ({stages})")
+
+
+class _Passes:
+    """Tells a meter of every pass over the data, and how far it is."""
+
+    def __init__(self, meter: Meter, name: str) -> None:
+        self._meter, self._name, self._number = meter, name, 0
+
+    def __call__(self, stage: str, number: int) -> None:
+        self._number = number
+
+    def partition(self, stage: str, fraction: float) -> None:
+        """Once a partition."""
+        text = f"fitting {self._name}: pass {self._number + 1} ({stage}), {100 * fraction:.0f} %"
+        self._meter.step(text)
 
 
 def fit_shards(
@@ -121,11 +191,8 @@ def fit_shards(
         )
         say(console, f"{file}: {source.n_partitions:,} partitions")
 
-        def told(stage: str, number: int) -> None:
-            meter.step(f"fitting {name}: pass {number} ({stage})")
-
         model = getattr(lt, name)(**arguments)
-        model.fit(source, callback=told, checkpoint=options["checkpoint"])
+        model.fit(source, callback=_Passes(meter, name), checkpoint=options["checkpoint"])
     count = int(getattr(model, "n_components_", 0)) or len(model.correlations_)
     say(console, f"{name}: {count} components, {time.perf_counter() - began:.2f} s")
     say(console, f"\n{wording(model.certificate_)}")

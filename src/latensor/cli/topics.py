@@ -212,7 +212,7 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
                 apply_model(model, reading, out, options["jobs"], console)
             return
         if is_sharded(reading.file, options["engine"]):
-            _learn_shards(reading, options, out, save)
+            _learn_shards(reading, {**options, "command": _command(context)}, out, save)
             return
         _check_suffix(out, (".html", ".htm"))
         check_outputs({"--out": out, "--save": save}, _inputs(reading))
@@ -223,12 +223,9 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
 def _learn_shards(
     reading: Reading, options: dict[str, Any], out: Path | None, save: Path | None
 ) -> None:
-    """Many files, whose documents are not kept here: no report, which shows some of them."""
-    if out is not None:
-        raise Refusal("--out writes a report about one file: use --save for the model")
-    if not isinstance(options["topics"], int):
-        raise Refusal("--topics must be a number where FILE is many files: give --topics K")
-    check_outputs({"--save": save}, [])
+    """Many files, whose documents are not kept here: a report shows the first of each."""
+    _check_suffix(out, (".html", ".htm"))
+    check_outputs({"--out": out, "--save": save}, [])
     settings = {
         "n_components": options["topics"],
         "refine": options["refine"],
@@ -236,12 +233,16 @@ def _learn_shards(
         "n_jobs": options["jobs"],
     }
     with printing() as console:
-        model = learn_topics(reading, settings, options, console)
+        model, page = learn_topics(reading, settings, options, console)
         if save is not None:
             model.save(save)
+        if out is not None and page is not None:
+            write_report(page, out)
         print_learned_topics(model, options["words"], console)
         if save is not None:
             say(console, f"The model is in {save}")
+        if out is not None:
+            say(console, f"The report is in {out}")
 
 
 def _learn(

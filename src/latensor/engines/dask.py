@@ -6,6 +6,7 @@ What a round starts from is sent once; only messages, never frames, come back.
 
 from __future__ import annotations
 
+import functools
 import importlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -30,6 +31,7 @@ A = TypeVar("A", bound=Folded)
 _FAN_IN = 8
 # Bytes of a start that stands in every task; larger ones are sent to the workers first.
 _INLINE = 100_000
+Told = Callable[[int], object]
 # What a fold found in one group of shards: nodes of the tree, as messages.
 _Messages = dict[tuple[int, int], Any]
 
@@ -62,17 +64,17 @@ class DaskEngine:
             ) from error
 
     # ------------------------------------------------------------------ an engine
-    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
+    def fold(self, source: Source, start: A, *, keep: bool = True, told: Told | None = None) -> A:
         """What `start` becomes over all units of a source, merged in a fixed order."""
         empty = start.empty()
         try:
-            messages = self._round(source, empty, keep)
+            messages = self._round(source, empty, keep, told)
         except Exception as error:
             if not _is_lost(error):
                 raise self._explained(error) from error
             # What was sent to a worker that is gone: once more, to those that are left.
             try:
-                messages = self._round(source, empty, keep)
+                messages = self._round(source, empty, keep, told)
             except Exception as again:
                 raise self._explained(again) from again
         nodes = {place: empty.received(message) for place, message in messages.items()}
@@ -141,19 +143,37 @@ class DaskEngine:
             del self._kept[key]
 
     # ------------------------------------------------------------------ inside
-    def _round(self, source: Source, start: Any, keep: bool) -> _Messages:
+    def _round(self, source: Source, start: Any, keep: bool, told: Told | None) -> _Messages:
         groups = self._groups(source, keep=keep)
         sent = self._sent(start)
         fold = self._dask.delayed(_fold_group, pure=False)
         merge = self._dask.delayed(_merge_messages, pure=False)
         size = source.kind.block
         messages = [fold(sent, group, size) for group in groups]
+        if told is not None and self._client is not None:
+            messages = self._watched(messages, len(source.shards), told)
         while len(messages) > 1:
             messages = [
                 merge(sent, messages[i : i + _FAN_IN]) for i in range(0, len(messages), _FAN_IN)
             ]
         [found] = self._compute(messages)
         return found  # type: ignore[no-any-return]
+
+    def _watched(self, tasks: list[Any], n_shards: int, told: Told) -> list[Any]:
+        """Tasks that are under way, and tell how many shards are done whenever one of them is."""
+        futures = self._client.compute(tasks)
+        sizes = [len(group) for group in aligned_groups(n_shards, self._n_threads())]
+        done = 0
+
+        def tell(size: int, future: Any) -> None:
+            nonlocal done
+            if future.status == "finished":
+                done += size
+                told(done)
+
+        for size, future in zip(sizes, futures, strict=True):
+            future.add_done_callback(functools.partial(tell, size))
+        return list(futures)
 
     def _groups(self, source: Source, keep: bool = True) -> list[Any]:
         """The blocks of all shards, one task for every thread of the workers."""

@@ -12,13 +12,21 @@ from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 
 A = TypeVar("A", bound=Folded)
+Told = Callable[[int], object]
 
 
 class Engine(Protocol):
     """Who goes over the data: the same shards give the same bits on every engine."""
 
-    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
-        """What `start` becomes over all units; shards are kept for the next pass unless told."""
+    def fold(self, source: Source, start: A, *, keep: bool = True, told: Told | None = None) -> A:
+        """What `start` becomes over all units.
+
+        Parameters
+        ----------
+        source, start : the data, and an accumulator
+        keep : bool, whether shards are kept for the next pass
+        told : called with the number of shards that are done whenever there are more
+        """
 
     def sample(self, source: Source, limit: int, seed: int) -> Sample:
         """At most `limit` units that stand for all."""

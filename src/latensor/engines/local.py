@@ -109,13 +109,22 @@ class LocalEngine:
         self.n_threads = thread_count(n_jobs)
         self._pool: ThreadPoolExecutor | None = None
 
-    def fold(self, source: Source, start: A, *, keep: bool = True, part: Part | None = None) -> A:
+    def fold(
+        self,
+        source: Source,
+        start: A,
+        *,
+        keep: bool = True,
+        told: Callable[[int], object] | None = None,
+        part: Part | None = None,
+    ) -> A:
         """What `start` becomes over all units of a source, merged in a fixed order.
 
         Parameters
         ----------
         source, start : the data, and an accumulator
         keep : as for other engines; nothing is kept here
+        told : called with the number of shards that are done, once a shard
         part : where the fold is saved while it is under way, and taken up again
         """
         state = None if part is None else part.load()
@@ -131,6 +140,8 @@ class LocalEngine:
                     saving = _Saving(part, begun, state if number == first else None)
                 found = self._fold_shard(source, start, number, saving)
                 shards.add(start.received(found.message()) if source.partitioned else found)
+                if told is not None:
+                    told(number + 1)
         return shards.total(start)  # type: ignore[no-any-return]
 
     def _fold_shard(

@@ -56,8 +56,18 @@ class SparkEngine:
         return cls(first.frame.sparkSession if isinstance(first, FramePart) else None)
 
     # ------------------------------------------------------------------ an engine
-    def fold(self, source: Source, start: A, *, keep: bool = True) -> A:
-        """What `start` becomes over all units of a source, merged in a fixed order."""
+    def fold(
+        self,
+        source: Source,
+        start: A,
+        *,
+        keep: bool = True,
+        told: Callable[[int], object] | None = None,
+    ) -> A:
+        """What `start` becomes over all units of a source, merged in a fixed order.
+
+        Spark tells nothing of a job before it ends: `told` is called once.
+        """
         empty, size = start.empty(), source.kind.block
         frame = self._blocks(source, keep=keep)
 
@@ -76,6 +86,8 @@ class SparkEngine:
             count = -(-count // _FAN_IN)
             found = _mapped(found.repartition(count, "number"), merge_partition)
         nodes = joined(_received(empty, message) for message in self._collected(found))
+        if told is not None:
+            told(len(source.shards))
         leaves = [(index + 1) << level for level, index in nodes]
         return total(nodes, max(len(source.shards), *leaves, 0), empty)  # type: ignore[no-any-return]
 

@@ -53,6 +53,10 @@ class Checkpoint(Journal):
         super().__init__(folder, fingerprint)
         assert self._folder is not None
         self._waiting: dict[str, Any] = {}
+        # States of loops that wait to be written, with the folds before and at their end.
+        self._states: dict[str, tuple[int, int, Any]] = {}
+        # The number of the last fold before the present loop, and of the last fold.
+        self._begun = self._n_folds = 0
         self._cost, self._last = _FIRST_COST, time.monotonic()
         # Which file holds a fold: files are named by the folds that they begin and end with.
         self._files = sorted(self._folder.glob("folds *.npz"))
@@ -60,6 +64,7 @@ class Checkpoint(Journal):
 
     def get(self, key: str) -> Any:
         """The message of a fold that is done, or None."""
+        self._n_folds = _number(key)
         number = key.partition(" ")[0]
         for path in self._files:
             first, last = path.stem.split()[1:]
@@ -75,6 +80,17 @@ class Checkpoint(Journal):
         if self.is_due:
             self.write()
 
+    def committed(self, name: str) -> Any:
+        found = self._read(f"state {name}")
+        self._begun = self._n_folds
+        return found
+
+    def commit(self, name: str, state: object) -> None:
+        self._waiting = {k: m for k, m in self._waiting.items() if _number(k) <= self._begun}
+        self._states[name] = self._begun, self._n_folds, state
+        if self.is_due:
+            self.write()
+
     @property
     def is_due(self) -> bool:
         """Whether saving now takes no more than a fiftieth of the time since the last time."""
@@ -84,16 +100,31 @@ class Checkpoint(Journal):
         """Write all that waits, and the state of a fold that is under way."""
         assert self._folder is not None
         begin = time.monotonic()
-        if self._waiting:
-            numbers = [key.partition(" ")[0] for key in self._waiting]
-            path = self._folder / f"folds {min(numbers)} {max(numbers)}.npz"
-            write_value(path, self._waiting, _KIND)
-            self._files.append(path)
-            self._waiting = {}
+        # Folds of a loop stand in files of their own, which the state of the loop replaces.
+        for inside in (False, True):
+            held = {k: m for k, m in self._waiting.items() if (_number(k) > self._begun) is inside}
+            if held:
+                numbers = [key.partition(" ")[0] for key in held]
+                path = self._folder / f"folds {min(numbers)} {max(numbers)}.npz"
+                write_value(path, held, _KIND)
+                self._files.append(path)
+        self._waiting = {}
+        for name, (begun, last, state) in self._states.items():
+            write_value(self._path(f"state {name}"), state, _KIND)
+            self._drop(begun, last)
+        self._states = {}
         if partial is not None:
             write_value(self._folder / "partial.npz", partial, _KIND)
         self._last = time.monotonic()
         self._cost = self._last - begin
+
+    def _drop(self, begun: int, last: int) -> None:
+        """Forget the folds after one number, up to another."""
+        for path in list(self._files):
+            first, end = map(int, path.stem.split()[1:])
+            if begun < first and end <= last:
+                path.unlink(missing_ok=True)
+                self._files.remove(path)
 
     def part(self, key: str) -> Part:
         """What is saved of the fold that is under way."""
@@ -127,6 +158,10 @@ class Part:
     def save(self, state: dict[str, Any]) -> None:
         """Keep a state, made of plain values and arrays."""
         self._checkpoint.write({**state, "key": self._key})
+
+
+def _number(key: str) -> int:
+    return int(key.partition(" ")[0])
 
 
 def checkpoint_of(estimator: Any, source: Source, folder: PathLike) -> Checkpoint:

@@ -62,6 +62,27 @@ class Counted(Folded):
         return Counted(self.inner.received(message[0]), message[1])
 
 
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Passes of which only the last state is kept: what folds give may be as large as the model.
+
+    Attributes
+    ----------
+    run : Run, or None where nothing is kept
+    name : str
+    state : plain values and arrays that the loop has committed last; None at its beginning
+    """
+
+    run: Run | None = None
+    name: str = ""
+    state: Any = None
+
+    def commit(self, state: Tree) -> None:
+        """Keep a state from which the same bits follow."""
+        if self.run is not None:
+            self.run.commit(self.name, state)
+
+
 class Run:
     """Folds over one source, numbered: a fit is a deterministic program over them.
 
@@ -71,7 +92,8 @@ class Run:
     seed : int, all random numbers follow from it and from the name of the step that draws them
     engine : who goes over the data; that of the source, or the local one
     journal : where finished folds are kept, so that an interrupted fit goes on; None for nowhere
-    callback : called with the name of a fold and its number once it is done
+    callback : called with the name of a fold and its number once it is done; its method
+        `partition`, if it has one, with the name and the fraction of the shards that are done
     """
 
     def __init__(
@@ -94,25 +116,50 @@ class Run:
         self.n_folds += 1
         key = f"{self.n_folds:04d} {name}"
         counted = Counted(start.empty())
-        found = self._made(key, counted)
+        found = self._made(key, counted, self._told(name))
         self._check_count(found.count)
         self.tell(name)
         result: A = found.inner
         return result
 
-    def _made(self, key: str, counted: Counted) -> Counted:
+    def _told(self, name: str) -> Callable[[int], object] | None:
+        """Tells the callback, where it wants to know, which fraction of the shards is done."""
+        partition = getattr(self._callback, "partition", None)
+        if partition is None:
+            return None
+        count = len(self.source.shards)
+        return lambda done: partition(name, done / count)
+
+    def _made(
+        self, key: str, counted: Counted, told: Callable[[int], object] | None = None
+    ) -> Counted:
         """A fold, or what the journal knows of it: one that was interrupted gives the same bits."""
         if self._journal is None:
-            return self.engine.fold(self.source, counted)
+            return self.engine.fold(self.source, counted, told=told)
         message = self._journal.get(key)
         if message is None:
             if isinstance(self.engine, LocalEngine):
                 part = self._journal.part(key)
-                message = self.engine.fold(self.source, counted, part=part).message()
+                found = self.engine.fold(self.source, counted, told=told, part=part)
             else:
-                message = self.engine.fold(self.source, counted).message()
+                found = self.engine.fold(self.source, counted, told=told)
+            # What does not travel is kept as it is: a checkpoint changes no bit.
+            message = found.message() if self.source.partitioned else found.snapshot()
             self._journal.put(key, message)
         return counted.received(message)
+
+    def loop(self, name: str) -> Loop:
+        """A loop that goes on from its last state, where a journal has kept one."""
+        found = None if self._journal is None else self._journal.committed(name)
+        if found is None:
+            return Loop(self, name)
+        self.n_folds, state = found
+        return Loop(self, name, state)
+
+    def commit(self, name: str, state: Tree) -> None:
+        """Keep the state of a loop in place of the folds that have led to it."""
+        if self._journal is not None:
+            self._journal.commit(name, (self.n_folds, state))
 
     def release(self) -> None:
         """Nothing of the data is kept by the engine any more."""

@@ -16,7 +16,7 @@ from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.moments.batches import only_rounding, refuse_overflow, refuse_underflow
 from latensor.moments.second import Covariance, CrossCovariance
-from latensor.moments.sums import Sums, plus
+from latensor.moments.sums import Sums, Tree, plus, symmetric_matrix, upper_triangle
 from latensor.moments.third import ThirdMoment
 from latensor.moments.third_sums import ThirdSums, displacement, third_sums
 from latensor.value_files import storable
@@ -40,6 +40,12 @@ class CovarianceSums(Sums):
             first, second = products(rows, weighted, self.centre, batch.weights)
         refuse_underflow(rows, self.centre, np.diagonal(second))
         return {"count": len(batch), "weight": batch.weight, "first": first, "second": second}
+
+    def message(self) -> Tree:
+        return packed(self.sums, "second")
+
+    def received(self, message: Tree) -> Self:
+        return replace(self, sums=unpacked(message, "second"))
 
     def merge(self, other: Self) -> Self:
         if other.sums is not None and not np.array_equal(self.centre, other.centre):
@@ -111,6 +117,20 @@ class ThirdPowerSums(Sums):
             found.norm_third,
             found.square_third,
         )
+
+
+def packed(sums: Tree, *names: str) -> Tree:
+    """Sums of which some are symmetric matrices, as they travel: the upper triangles of those."""
+    if sums is None:
+        return None
+    return {**sums, **{name: upper_triangle(sums[name]) for name in names}}
+
+
+def unpacked(sums: Tree, *names: str) -> Tree:
+    """Sums that travelled, their symmetric matrices whole."""
+    if sums is None:
+        return None
+    return {**sums, **{name: symmetric_matrix(sums[name]) for name in names}}
 
 
 def centred(rows: Any, centre: Array, weights: Array) -> tuple[Any, Any]:
@@ -199,6 +219,12 @@ class CrossCovarianceSums(Sums):
         )
         moved = other if same else other.recentred(self.x_centre, self.y_centre)
         return replace(self, sums=plus(self.sums, moved.sums))
+
+    def message(self) -> Tree:
+        return packed(self.sums, "xx", "yy")
+
+    def received(self, message: Tree) -> Self:
+        return replace(self, sums=unpacked(message, "xx", "yy"))
 
     def recentred(self, x_centre: Array, y_centre: Array) -> Self:
         """The same sums seen from other centres."""

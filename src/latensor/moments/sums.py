@@ -35,6 +35,21 @@ def times(a: Tree, factor: float) -> Tree:
     return a * factor
 
 
+def upper_triangle(matrix: Any) -> Any:
+    """Symmetric matrices (..., d, d) without what symmetry repeats, (..., d (d + 1) / 2)."""
+    return matrix[(..., *np.triu_indices(matrix.shape[-1]))]
+
+
+def symmetric_matrix(packed: Any) -> Any:
+    """The symmetric matrices (..., d, d) of upper triangles."""
+    size = int(np.sqrt(2 * packed.shape[-1]))
+    found = np.empty((*packed.shape[:-1], size, size), packed.dtype)
+    rows, columns = np.triu_indices(size)
+    found[..., rows, columns] = packed
+    found[..., columns, rows] = packed
+    return found
+
+
 def same(a: Any, b: Any) -> bool:
     """Whether two frames hold equal values, arrays compared entry by entry."""
     if a is b:
@@ -142,6 +157,43 @@ class Sums(Folded):
 
     def received(self, message: Tree) -> Self:
         return replace(self, sums=message)
+
+
+@dataclass(frozen=True, eq=False)
+class Closing(Sums):
+    """Sums that become smaller once a partition has been gone over, and travel as what they become.
+
+    `closed` is a function of the sums alone, and closed sums are added as they are, so that it does
+    not matter where partitions meet. Sums of which one is closed are closed before they are added.
+    """
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether these are sums as they travel."""
+        raise NotImplementedError
+
+    def closed(self) -> Self:
+        """The sums as they travel."""
+        raise NotImplementedError
+
+    def opened(self, batch: Batch) -> Self:
+        """With the units of a batch, of sums that are not closed."""
+        return replace(self, sums=plus(self.sums, self.summed(batch)))
+
+    def update(self, batch: Batch) -> Self:
+        return self.merge(self.empty().opened(batch)) if self.is_closed else self.opened(batch)
+
+    def merge(self, other: Self) -> Self:
+        one: Any = self
+        if self.sums is not None and other.sums is not None and self.is_closed != other.is_closed:
+            one, other = self.closed(), other.closed()
+        return super(Closing, one).merge(other)  # type: ignore[return-value]
+
+    def message(self) -> Tree:
+        return self.closed().sums
+
+    def snapshot(self) -> Tree:
+        return self.sums
 
 
 @storable

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.moments.words import WordPairs, WordTripleSums
+from latensor.moments.word_triples import WordTripleSums
+from latensor.moments.words import WordPairs
 from latensor.value_files import storable
 
 
@@ -46,12 +47,14 @@ class WordPowerSums(WordTripleSums):
     def _whole(self, products: Any) -> Any:
         return products
 
+    _packed = _unpacked = _whole
+
     def _same_words(self, words: Any, neighbours: Any) -> Any:
         with one_blas_thread():
             return 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
 
     def _moment(self, halves: tuple[int, ...], products: Any) -> WordPowers:
-        return WordPowers(*self._first_two(halves), products)
+        return WordPowers(**self._fields(halves), powers=products)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +82,8 @@ class WordSliceSums(WordTripleSums):
     def _whole(self, products: Any) -> Any:
         return products
 
+    _packed = _unpacked = _whole
+
     def _same_words(self, words: Any, neighbours: Any) -> Any:
         found = np.empty(self._shape())
         with one_blas_thread():
@@ -89,4 +94,4 @@ class WordSliceSums(WordTripleSums):
         return found
 
     def _moment(self, halves: tuple[int, ...], products: Any) -> WordSlices:
-        return WordSlices(*self._first_two(halves), np.moveaxis(products, 0, -1))
+        return WordSlices(**self._fields(halves), slices=np.moveaxis(products, 0, -1))

@@ -24,18 +24,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from latensor.arrays.threads import inner_thread_count, one_blas_thread, run_tasks
+from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentHalf, prepared_documents, room_for
-from latensor.moments.sums import Sums, Tree, plus, same, times
+from latensor.moments.sums import Closing, plus, same, symmetric_matrix
 from latensor.moments.word_totals import refuse_other_words
 from latensor.value_files import storable
 
-# Rows of projected documents whose products are summed at once: they stay in the cache.
-_ROWS = 2048
 # What the sums of the two halves of the documents are called.
-_HALVES = ("first", "second")
+HALVES = ("first", "second")
 
 
 @dataclass(frozen=True)
@@ -47,11 +45,22 @@ class WordPairs:
     mean : (V,) E1, in scaled words
     product : (V, r) E2 Q, in scaled words
     effective_size : float, the number of equally weighted documents worth as much
+    first, second : Q'E1 (r,) and Q'E2 Q (r, r), where they are known; else None
     """
 
     mean: Any
     product: Any
     effective_size: float
+    first: Any = field(default=None, kw_only=True)
+    second: Any = field(default=None, kw_only=True)
+
+    def along(self, basis: Any) -> tuple[Any, Any]:
+        """Q'E1 (r,) and Q'E2 Q (r, r), symmetric, along the basis (V, r) of the moments."""
+        if self.first is not None:
+            return self.first, self.second
+        with one_blas_thread():
+            second = basis.T @ self.product
+            return basis.T @ self.mean, (second + second.T) / 2
 
 
 @dataclass(frozen=True)
@@ -88,13 +97,6 @@ class WordCore:
         )
 
 
-@dataclass(frozen=True)
-class WordTriples(WordPairs):
-    """First, second and third word moments along a basis; `triples` is E3(Q, Q, Q) (r, r, r)."""
-
-    triples: Any
-
-
 @storable(fields=())
 class Spare:
     """Arrays that may be written to; no part of a frame, and never sent or stored anywhere."""
@@ -120,8 +122,12 @@ class Spare:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class WordPairSums(Sums):
+class WordPairSums(Closing):
     """First moment and the product of the second with a basis, from batches of documents.
+
+    What travels are the sums of both halves of the documents, added, V (r + 2) numbers: in single
+    precision where the documents are read so, because the moments then have so much noise that it
+    adds nothing (each of the log2 P merges of P partitions rounds by 6e-8).
 
     Attributes
     ----------
@@ -145,7 +151,7 @@ class WordPairSums(Sums):
         This one is of no use afterwards.
         """
         spare = Spare(self.spare.arrays)
-        if self.sums is not None:
+        if self.sums is not None and not self.is_closed:
             spare.arrays.extend(half for half in self.sums["words"].values() if half is not None)
         spare.arrays.extend(self.__dict__.get("_scaled", {}).values())
         kept = self.single if single is None else single
@@ -154,7 +160,7 @@ class WordPairSums(Sums):
     def _width(self) -> int:
         return 2 + int(self.basis.shape[1])
 
-    def update(self, batch: Batch) -> Self:
+    def opened(self, batch: Batch) -> Self:
         """Add the documents of a batch, in place after the first one."""
         prepared = prepared_documents(batch, self.single)
         refuse_other_words(self.basis.shape[0], prepared.n_features)
@@ -170,7 +176,7 @@ class WordPairSums(Sums):
 
     def _nothing(self) -> dict[str, Any]:
         return {
-            "words": dict.fromkeys(_HALVES),
+            "words": dict.fromkeys(HALVES),
             "weights": np.zeros((2, 3)),
             "squares": np.zeros(2),
         }
@@ -181,7 +187,7 @@ class WordPairSums(Sums):
         coefficients = tuple_coefficients(part.lengths, repeated)
         projected = part.project(self._words(part.dtype))
         rows = self._rows(projected, *coefficients)
-        words, name = sums["words"], _HALVES[half]
+        words, name = sums["words"], HALVES[half]
         if words[name] is None:
             # A single batch needs no wider precision.
             room = self.spare.take((self.basis.shape[0], rows.shape[1]), rows.dtype)
@@ -232,7 +238,25 @@ class WordPairSums(Sums):
                 "the two accumulators project onto different subspaces, so that their sums "
                 "cannot be added: start the second from the first's basis, scale and cap"
             )
-        return replace(self, sums=plus(self.sums, other.sums))
+        return super().merge(other)
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sums is not None and "words" not in self.sums
+
+    def closed(self) -> Self:
+        if self.sums is None or self.is_closed:
+            return self
+        both = self._sum((0, 1))[:, : self._width()].astype(self._sent)
+        return replace(
+            self,
+            sums={"both": both, "weights": self.sums["weights"], "squares": self.sums["squares"]},
+        )
+
+    @property
+    def _sent(self) -> Any:
+        """The precision in which sums travel."""
+        return np.dtype(np.float32 if self.single else np.float64)
 
     def finalize(self) -> Any:
         """The moments of all documents so far."""
@@ -251,17 +275,13 @@ class WordPairSums(Sums):
         """
         return WordPairs(*self._first_two(halves, dtype, out))
 
-    def core(self, halves: tuple[int, ...] = (0, 1), room: Any = None) -> WordCore:
-        """The first two moments along the basis, in the precision of the sums.
-
-        Their product with the basis is put into `room` where that is given and fits.
-        """
+    def core(self, halves: tuple[int, ...] = (0, 1)) -> WordCore:
+        """The first two moments along the basis, in the precision of the sums."""
         seen = self.seen()
-        sums = seen["words"][_HALVES[halves[0]]]
+        sums = seen["words"][HALVES[halves[0]]]
         kind = np.dtype(np.float64) if sums is None else sums.dtype
-        pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype), room)
-        with one_blas_thread():
-            first, second = self.basis.T @ pairs.mean, self.basis.T @ pairs.product
+        pairs = self.pairs(halves, np.promote_types(kind, self.basis.dtype))
+        first, second = pairs.along(self.basis)
         chosen = list(halves)
         return WordCore(
             first.astype(np.float64),
@@ -277,8 +297,18 @@ class WordPairSums(Sums):
         """The sums (V, width) of some of the halves."""
         total = None
         for half in halves:
-            total = plus(total, self.seen()["words"][_HALVES[half]])
+            total = plus(total, self.seen()["words"][HALVES[half]])
         return np.zeros((self.basis.shape[0], self._width())) if total is None else total
+
+    def _parts(self, halves: tuple[int, ...]) -> list[Any]:
+        """Sums (V, width) that are added up."""
+        seen = self.seen()
+        if self.is_closed:
+            if len(halves) < 2:
+                raise InvalidInputError("these sums travelled, and know no halves any more")
+            return [seen["both"]]
+        parts = [seen["words"][HALVES[half]] for half in halves]
+        return [part for part in parts if part is not None] or [self._sum(halves)]
 
     def _first_two(
         self, halves: tuple[int, ...], dtype: Any = np.float64, out: Any = None
@@ -286,8 +316,7 @@ class WordPairSums(Sums):
         from latensor.moments._kernels import add_rows, without_same_word
 
         seen = self.seen()
-        parts = [seen["words"][_HALVES[half]] for half in halves]
-        parts = [part for part in parts if part is not None] or [self._sum(halves)]
+        parts = self._parts(halves)
         singles, pairs = sum(part[:, :2] for part in parts).T
         weights = seen["weights"][list(halves)].sum(axis=0)
         mean = (self.scale * singles / or_one(weights[0])).astype(dtype)
@@ -302,133 +331,16 @@ class WordPairSums(Sums):
         return mean, product, float(weights[0] ** 2 / or_one(squares))
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class WordTripleSums(WordPairSums):
-    """The first three word moments along a basis, in one pass over the documents.
-
-    Costs n r^3 operations for n documents, in products of matrices. Triples that repeat a word are
-    taken out at the end, by sums (V, r) of which no one else has need: what is sent has done that
-    already (`closed`), and holds r^3 numbers in their place.
-    """
-
-    def _shape(self) -> tuple[int, ...]:
-        """Of the sums of products of projections."""
-        return (int(self.basis.shape[1]),) * 3
-
-    def _nothing(self) -> dict[str, Any]:
-        return {**super()._nothing(), "products": np.zeros((2, *self._shape()))}
-
-    def _rows(self, projected: Any, singles: Any, pairs: Any, triples: Any) -> Any:
-        rank = projected.shape[1]
-        rows = np.empty((len(projected), 3 + 2 * rank), projected.dtype)
-        rows[:, 0], rows[:, 1], rows[:, 2 + rank] = singles, pairs, triples
-        np.multiply(projected, rows[:, 1:2], out=rows[:, 2 : 2 + rank])
-        np.multiply(projected, rows[:, 2 + rank : 3 + rank], out=rows[:, 3 + rank :])
-        return rows
-
-    def _add_products(self, sums: dict[str, Any], half: int, projected: Any, triples: Any) -> None:
-        add_cubes(weighed_rows(projected, triples), projected, projected, sums["products"][half])
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether triples that repeat a word were taken out already."""
-        halves = () if self.sums is None else self.sums["words"].values()
-        return any(half is not None and half.shape[1] == self._width() for half in halves)
-
-    def closed(self) -> Self:
-        """The same sums without triples that repeat a word, and without what it takes to know."""
-        if self.sums is None or self.is_closed:
-            return self
-        products = np.stack([self._products((half,)) for half in (0, 1)])
-        width = self._width()
-        words = {
-            name: None if values is None else values[:, :width].copy()
-            for name, values in self.sums["words"].items()
-        }
-        return replace(self, sums={**self.sums, "words": words, "products": products})
-
-    def update(self, batch: Batch) -> Self:
-        if not self.is_closed:
-            return super().update(batch)
-        return self.merge(super(WordTripleSums, self.empty()).update(batch))
-
-    def merge(self, other: Self) -> Self:
-        if type(other) is not type(self) or self.sums is None or other.sums is None:
-            return super().merge(other)
-        if self.is_closed == other.is_closed:
-            return super().merge(other)
-        return super(WordTripleSums, self.closed()).merge(other.closed())
-
-    def scaled(self, factor: float) -> Self:
-        return replace(self, sums=times(self.sums, factor))
-
-    def message(self) -> Tree:
-        return self.closed().sums
-
-    def snapshot(self) -> Tree:
-        return self.sums
-
-    def _read(self, halves: tuple[int, ...]) -> Any:
-        return self._moment(halves, self._products(halves) / self._triple_weight(halves))
-
-    def _moment(self, halves: tuple[int, ...], products: Any) -> Any:
-        return WordTriples(*self._first_two(halves), products)
-
-    def _products(self, halves: tuple[int, ...]) -> Any:
-        """Sums over triples of different words."""
-        total = self._whole(self.seen()["products"][list(halves)].sum(axis=0))
-        return total if self.is_closed else total - self._same_words(*self._neighbours(halves))
-
-    def _whole(self, products: Any) -> Any:
-        return _from_half(products)
-
-    def _same_words(self, words: Any, neighbours: Any) -> Any:
-        """Sums over triples that repeat a word, from rows w, h (V, r) of `_neighbours`."""
-        found = np.zeros(self._shape())
-        add_cubes(words, words, neighbours, found)
-        found = _from_half(found)
-        return found + found.transpose(0, 2, 1) + found.transpose(2, 1, 0)
-
-    def _neighbours(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
-        """Rows w, h (V, r) such that triples with a repeated word sum to three placements.
-
-        With g the projected neighbours of a word and t its count, - sym3(w, w, g) + 2 t w^(x)3 is
-        minus the three placements of (w, w, h), h = g - 2/3 t w.
-        """
-        sums, width = self._sum(halves), self._width()
-        words = self.scale[:, None] * self.basis
-        if sums.shape[1] == width:
-            return words, np.zeros_like(words)
-        neighbours = sums[:, width + 1 :] - (2 / 3) * sums[:, width : width + 1] * words
-        if self.single:
-            words, neighbours = words.astype(np.float32), neighbours.astype(np.float32)
-        return words, neighbours
-
-    def _triple_weight(self, halves: tuple[int, ...]) -> float:
-        return float(or_one(self.seen()["weights"][list(halves), 2].sum()))
-
-
-def add_cubes(first: Any, second: Any, third: Any, out: Any) -> None:
-    """Add sum_i a_i (x) b_i (x) c_i to out, for slices a <= b only, where a and b are alike."""
-    # Products run along the rows, of which there are many more than columns.
-    a, b = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
-
-    def add(index: int) -> None:
-        for start in range(0, len(third), _ROWS):
-            rows = slice(start, start + _ROWS)
-            out[index, index:] += (a[index, rows] * b[index:, rows]) @ third[rows]
-
-    with one_blas_thread():
-        run_tasks(add, [(index,) for index in range(len(a))], inner_thread_count())
-
-
-def _from_half(cube: Any) -> Any:
-    """The whole of an array symmetric in its first two axes, given for first <= second."""
-    rows, columns = np.tril_indices(cube.shape[0], -1)
-    whole = cube.copy()
-    whole[rows, columns] = cube[columns, rows]
-    return whole
+def closed_core(sums: dict[str, Any], halves: tuple[int, ...]) -> WordCore:
+    """The first two moments along a basis, of sums that travelled."""
+    chosen = list(halves)
+    weights = sums["weights"][chosen, :2].sum(axis=0)
+    return WordCore(
+        sums["first"][chosen].sum(axis=0) / or_one(weights[0]),
+        symmetric_matrix(sums["second"][chosen].sum(axis=0)) / or_one(weights[1]),
+        weights,
+        float(sums["squares"][chosen].sum()),
+    )
 
 
 def tuple_coefficients(lengths: Any, weights: Any) -> tuple[Any, Any, Any]:

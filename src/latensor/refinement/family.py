@@ -9,7 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
-from latensor.moments.sums import Sums, plus
+from latensor.moments.sums import Closing, plus
 from latensor.value_files import storable
 
 State = TypeVar("State")
@@ -44,6 +44,14 @@ class Family(Generic[State]):
         found: dict[str, Any] = plus(sums, self.expect(state, prepared))
         return found
 
+    def is_packed(self, sums: dict[str, Any]) -> bool:
+        """Whether statistics are smaller already than `accumulate` makes them."""
+        return False
+
+    def packed(self, sums: dict[str, Any], state: State) -> dict[str, Any]:
+        """The statistics of a partition as they travel and are merged; smaller where it matters."""
+        return sums
+
     def maximize(self, sums: dict[str, Any], state: State) -> State:
         """The parameters that given statistics maximize; `state` breaks ties."""
         raise NotImplementedError(f"{type(self).__name__} must maximize")
@@ -75,7 +83,7 @@ class Family(Generic[State]):
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Statistics(Sums, Generic[State]):
+class Statistics(Closing, Generic[State]):
     """The E step: expected sufficient statistics at a state, summed over units.
 
     Attributes
@@ -89,9 +97,18 @@ class Statistics(Sums, Generic[State]):
     state: State
     prepared: bool = False
 
-    def update(self, batch: Batch) -> Self:
+    def opened(self, batch: Batch) -> Self:
         batch = batch if self.prepared else self.family.prepare(batch)
         return replace(self, sums=self.family.accumulate(self.state, batch, self.sums))
+
+    @property
+    def is_closed(self) -> bool:
+        return self.sums is not None and self.family.is_packed(self.sums)
+
+    def closed(self) -> Self:
+        if self.sums is None or self.is_closed:
+            return self
+        return replace(self, sums=self.family.packed(self.sums, self.state))
 
     @property
     def weight(self) -> float:

@@ -15,7 +15,7 @@ from latensor.models.topics.read_off import (
 from latensor.models.topics.subspace import find_subspace
 from latensor.moments.batch import Batch
 from latensor.moments.word_totals import WordTotalSums
-from latensor.moments.words import WordTripleSums
+from latensor.moments.word_triples import WordTripleSums
 from latensor.sources.documents import documents_in_memory
 from topic_examples import population, share_moment, topic_distance
 

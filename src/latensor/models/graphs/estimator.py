@@ -24,6 +24,7 @@ from latensor.models.graphs.spectral import normalized_rows
 from latensor.models.graphs.sums import explained
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.graph import is_symmetric, read_graph
+from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
@@ -257,6 +258,12 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         return rows
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        if isinstance(X, Partitioned):
+            raise InvalidInputError(
+                f"X has {X.n_partitions} partitions: a network is one sample, whose nodes all "
+                "depend on each other, and its edges are held in memory; give them as a sparse "
+                "matrix or as an array of edges (m, 2)"
+            )
         matrix, names = read_graph(X)
         n = matrix.shape[0]
         if self.n_components > n:

@@ -12,6 +12,7 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, is_array, library_name, to_host
+from latensor.engines import engine_of
 from latensor.estimation import Choice, Interval, host_dtype, read_weights
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.learn import Answer, Frame
@@ -34,6 +35,7 @@ from latensor.models.regression.model import RegressionModel, RegressionState
 from latensor.models.regression.tensor_input import TensorReader, is_targeted, read_tensor_rows
 from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
+from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
@@ -82,7 +84,10 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
     # ------------------------------------------------------------------ data
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         """Tensors and targets in memory, or batches (X, y) or (X, y, sample_weight)."""
-        batches = as_batches(X, is_targeted) if y is None else None
+        parts = X if isinstance(X, Partitioned) and y is None else None
+        batches: Any = as_batches(X, is_targeted) if y is None else None
+        if parts is not None:
+            batches = parts.heads(Kind.TARGETED)
         if batches is None:
             rows, targets, weights = self._read_pair(X, y, sample_weight, reset=reset)
             units = numbered((on_host(self, rows), on_host(self, targets)), weights)
@@ -99,8 +104,10 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
             RowReader(self.n_features_in_, name, keeps_sparse=True),
             RowReader(self._n_targets, f"the target of {name}"),
         )
-        copies = not isinstance(batches, list | tuple)
         reader = TensorReader(pairs, self._dims, name)
+        if parts is not None:
+            return parts.source(Kind.TARGETED, reader, engine_of(parts))
+        copies = not isinstance(batches, list | tuple)
         return Source(Kind.TARGETED, (batches,), reader, copies=copies)
 
     def _read_pair(

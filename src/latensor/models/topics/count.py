@@ -29,7 +29,7 @@ from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.unit_sample import Sample
 from latensor.moments.word_totals import WordTotals, WordTotalSums
-from latensor.moments.words import WordTripleSums
+from latensor.moments.word_triples import WordTripleSums
 from latensor.value_files import storable
 
 if TYPE_CHECKING:

@@ -177,6 +177,13 @@ class _Clock:
         self._by_stage, self._by_pass = by_stage, by_pass
         self._last = time.perf_counter()
 
+    def partition(self, name: str, fraction: float) -> None:
+        """Told once a partition."""
+        if self._by_stage is not None:
+            self._by_stage(name, fraction)
+        if hasattr(self._by_pass, "partition"):
+            self._by_pass.partition(name, fraction)
+
     def __call__(self, name: str, number: int) -> None:
         now = time.perf_counter()
         self.seconds[name] = self.seconds.get(name, 0.0) + now - self._last

@@ -145,9 +145,17 @@ class MixedTopicsFamily(_TopicFamily):
         weight = documents.n_tokens + (0.0 if sums is None else sums["weight"])
         return {"words": table, "log_likelihood": float("nan"), "weight": weight}
 
+    def is_packed(self, sums: dict[str, Any]) -> bool:
+        return bool(sums["words"].dtype == np.float32)
+
+    def packed(self, sums: dict[str, Any], state: TopicState) -> dict[str, Any]:
+        """In single precision, as the next pass reads the table that is made of them."""
+        words = sums["words"][:, : len(state.topics)]
+        return {**sums, "words": words.astype(np.float32)}
+
     def maximize(self, sums: dict[str, Any], state: TopicState) -> TopicState:
         k = len(state.topics)
-        topics, sizes = smoothed(sums["words"][:, :k].T, self.word_prior)
+        topics, sizes = smoothed(sums["words"][:, :k].T.astype(np.float64), self.word_prior)
         return TopicState(topics, state.weights, sizes, state.mixture_prior)
 
     def pack(self, state: TopicState) -> Array:

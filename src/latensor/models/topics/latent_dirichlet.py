@@ -182,6 +182,7 @@ class DirichletModel(TopicsModel):
                 start,
                 self.refine,
                 choice,
+                run.loop("polish"),
             )
             statistics, state = folded.statistics, folded.statistics.maximized()
             history, n_passes, status = folded.history, folded.n_passes, folded.status
@@ -242,7 +243,12 @@ class DirichletModel(TopicsModel):
         first = at.maximized()
         if sample.kept is None:
             return self._of_stream(answer, at, self._weighed_by(first, sums))
-        here = run.fold("polish", Statistics(at.family, at.state))
+
+        def statistics(state: TopicState) -> Statistics[TopicState]:
+            found = run.fold("polish", Statistics(at.family, state))
+            return found.closed() if at.is_closed else found
+
+        here = statistics(at.state)
         factor = at.weight / here.weight
         offset = plus(at.seen(), times(here.seen(), -factor))
         starts = [first]
@@ -251,8 +257,8 @@ class DirichletModel(TopicsModel):
             starts.append(replace(first, topics=answer.state.topics[order]))
         found = []
         for start in starts:
-            there = run.fold("polish", Statistics(at.family, start)).seen()
-            step = at.family.maximize(plus(times(there, factor), offset), start)
+            there = times(statistics(start).seen(), factor)
+            step = at.family.maximize(plus(there, offset), start)
             found.append(self._weighed_by(step, sums))
         judges = sample.first(_JUDGES).rows
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -34,7 +34,7 @@ from latensor.moments.sums import Folded, Joint
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_powers import WordPowers
 from latensor.moments.word_totals import WordTotals, WordTotalSums
-from latensor.moments.words import WordTriples, WordTripleSums
+from latensor.moments.word_triples import WordRows, WordTriples, WordTripleSums
 
 # Beyond so many topics the whole core is not formed.
 _MANY = 100
@@ -44,6 +44,8 @@ _PILOT_ENTRIES = 3_000_000
 # Directions beyond the number of topics, in which a stream catches what its first documents did not
 # show.
 _OVERSAMPLING = 30
+# Words that travel for the certificate: their L1 norms are those of all words within two per cent.
+_ROWS = 1500
 # No topic is rarer than this part of an equal share, whatever the moments say.
 _SMALLEST_SHARE = 1e-3
 
@@ -145,18 +147,24 @@ class TopicsModel(Model[TopicState]):
                 concentration=self.assumed,
                 at_least=count,
                 before_refinement=self.refine != 0 and not streaming,
+                loop=run.loop("subspace"),
             )
         except NotIdentifiableError:
             if count > 1:
                 raise
             return Frame(values, known, float(totals.n_documents))
+        # Documents to come may vary outside of the subspace that those so far have chosen.
+        rows = None if streaming else WordRows.drawn(totals.totals, _ROWS, run.rng("words"))
         if rank > _MANY and self.algorithm == "auto" and not streaming:
-            words: Any = power_sums(moment_pass, subspace, self.assumed, run.rng("slices"))
+            words: Any = power_sums(moment_pass, subspace, self.assumed, run.rng("slices"), rows)
         else:
             words = moment_pass(
-                WordTripleSums(subspace.basis, subspace.scale, subspace.cap, subspace.noisy)
+                WordTripleSums(
+                    subspace.basis, subspace.scale, subspace.cap, subspace.noisy, rows=rows
+                )
             )
-        values["words"] = words.empty()
+        # Other documents, or some of them, vary outside of the subspace of these.
+        values["words"] = replace(words.empty(), rows=None)
         values["subspace"] = None if streaming else subspace
         return Frame(values, {**known, "words": words}, float(totals.n_documents))
 
@@ -293,23 +301,32 @@ class TopicsModel(Model[TopicState]):
             return None
         found, words, totals = (evidence[name] for name in ("found", "words", "totals"))
         count, halves = len(topics), []
+        # Of partitions, words that stand for all show how much the halves differ.
+        rows = words.rows if words.is_closed else None
+        chosen, weights = (slice(None), 1.0) if rows is None else (rows.index, rows.weights)
+
+        def probabilities(found: TopicMoments) -> Array:
+            seen = totals.totals[chosen] * weights
+            shown: Array = as_probabilities(found.topics[:, chosen] * weights, seen)
+            return shown
+
         for half in words.halves():
             try:
                 part = self.solve(words, half, count, rng, found.concentration)
             except NotIdentifiableError:
                 break
-            halves.append(as_probabilities(part.topics, totals.totals))
+            halves.append(probabilities(part))
         whole = as_probabilities(found.topics, totals.totals)
         distances = np.full(count, np.nan)
         if len(halves) == 2:
-            distances = split_half_distances(whole, *halves)
+            distances = split_half_distances(probabilities(found), *halves)
         noise = float(evidence["subspace"].noise[count - 1])
         return TopicCertificate(
             eigenvalue_ratio=1 / max(noise, 1e-300),
             split_half=distances[nearest_topics(topics, whole)],
             off_diagonal=found.off_diagonal,
             condition=float(found.spectrum[0] / found.spectrum[count - 1]),
-            effective_size=words.pairs().effective_size,
+            effective_size=words.core().effective_size,
             n_documents=totals.n_documents,
             n_empty=totals.n_empty,
             n_short=totals.n_short,
@@ -319,12 +336,9 @@ class TopicsModel(Model[TopicState]):
 
 def implied_shares(topics: Array, words: WordTripleSums) -> tuple[Array, Array]:
     """E[h] (k,) and E[h h'] (k, k) of the shares that topics must have for these moments."""
-    directions = dual_basis(topics * words.scale, words.basis)
-    pairs = words.pairs()
+    directions, core = dual_basis(topics * words.scale, words.basis), words.core()
     with one_blas_thread():
-        first = directions.T @ (words.basis.T @ pairs.mean)
-        second = directions.T @ (words.basis.T @ pairs.product) @ directions
-    return first, second
+        return directions.T @ core.first, directions.T @ core.second @ directions
 
 
 def shares_of(first: Array) -> Array:

@@ -18,6 +18,7 @@ from latensor.decomposition.algorithms.joint_diagonalization import diagonalize
 from latensor.models.topics.read_off import TopicMoments
 from latensor.models.topics.subspace import WordSubspace
 from latensor.moments.word_powers import WordPowers, WordPowerSums, WordSliceSums
+from latensor.moments.word_triples import WordRows
 
 # One pass over the documents.
 Fold = Callable[[Any], Any]
@@ -35,6 +36,7 @@ def power_sums(
     subspace: WordSubspace,
     concentration: float,
     rng: np.random.Generator,
+    rows: WordRows | None = None,
 ) -> WordPowerSums:
     """Moments along directions that are whitened and turned to the topics.
 
@@ -44,13 +46,14 @@ def power_sums(
     subspace : with as many directions as topics
     concentration : float, a of the correction
     rng : draws the directions of the slices
+    rows : words whose sums travel besides; None for all
     """
     rank = subspace.basis.shape[1]
     whitened = subspace.basis / np.sqrt(subspace.spectrum[:rank])
     n_slices = min(rank, _SLICES if rank <= _MANY_TOPICS else _FEW_SLICES)
     directions = np.linalg.qr(rng.standard_normal((rank, n_slices)))[0]
     frame = (subspace.scale, subspace.cap, subspace.noisy)
-    slices = fold(WordSliceSums(whitened, *frame, directions=directions))
+    slices = fold(WordSliceSums(whitened, *frame, rows=rows, directions=directions))
     with one_blas_thread():
         found = diagonalize(
             _corrected_slices(slices.finalize(), whitened, directions, concentration),
@@ -59,18 +62,16 @@ def power_sums(
             tol=1e-2,
         )
     basis = whitened @ found.vectors
-    sums: WordPowerSums = fold(WordPowerSums(basis, *frame))
+    sums: WordPowerSums = fold(WordPowerSums(basis, *frame, rows=rows))
     for _ in range(_STEPS):
         basis = basis @ turned(sums.finalize(), basis, concentration)
-        sums = fold(WordPowerSums(basis, *frame))
+        sums = fold(WordPowerSums(basis, *frame, rows=rows))
     return sums
 
 
 def _corrected_slices(moments: Any, basis: Any, directions: Any, a: float) -> Any:
     """M3(Q, Q, Q d_j) from E3 along the same directions."""
-    first = basis.T @ moments.mean
-    second = basis.T @ moments.product
-    second = (second + second.T) / 2
+    first, second = moments.along(basis)
     along, across = first @ directions, second @ directions
     mixed = first[:, None, None] * across[None]
     mixed = mixed + mixed.transpose(1, 0, 2) + second[:, :, None] * along
@@ -80,9 +81,7 @@ def _corrected_slices(moments: Any, basis: Any, directions: Any, a: float) -> An
 
 def _core(moments: WordPowers, basis: Any, a: float) -> tuple[Any, Any, Any]:
     """M1 (r,), M2 (r, r) and M3(q_i, q_j, q_j) (r, r) along the basis."""
-    first = basis.T @ moments.mean
-    second = basis.T @ moments.product
-    second = (second + second.T) / 2
+    first, second = moments.along(basis)
     mixed = 2 * second * first + np.outer(first, np.diag(second))
     cube = np.outer(first, first**2)
     third = moments.powers - a / (a + 2) * mixed + 2 * a * a / ((a + 1) * (a + 2)) * cube

@@ -24,7 +24,7 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import Diagonalized, diagonalize
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.subspace import falling_eigenpairs
-from latensor.moments.words import WordTriples
+from latensor.moments.word_triples import WordTriples
 
 # The concentration that the search starts from; text is little affected by its value.
 _START = 1.0
@@ -150,9 +150,7 @@ class _Core:
         self.algorithm = algorithm
         self.mean, self.product, self.triples = moments.mean, moments.product, moments.triples
         self.basis, self.scale = basis, scale
-        self.first = basis.T @ moments.mean
-        second = basis.T @ moments.product
-        self.second = (second + second.T) / 2
+        self.first, self.second = moments.along(basis)
         unscale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
         # Sums over the words, unscaled: a topic is normalized by them before it is formed.
         self.mean_sum, self.product_sums = unscale @ self.mean, unscale @ self.product

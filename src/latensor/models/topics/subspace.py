@@ -11,8 +11,10 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
+from latensor.estimation.run import Loop
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.documents import room_for
+from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_totals import WordTotals
 from latensor.moments.words import WordCore, WordPairSums
 from latensor.value_files import storable
@@ -32,7 +34,7 @@ _OVERSAMPLING = 30
 _NOISELESS = 1e-3
 
 # One pass over the documents.
-Fold = Callable[[WordPairSums], WordPairSums]
+Fold = Callable[[Any], Any]
 
 
 @storable
@@ -100,6 +102,7 @@ def find_subspace(
     concentration: float = 1.0,
     at_least: int | None = None,
     before_refinement: bool = False,
+    loop: Loop | None = None,
 ) -> WordSubspace:
     """The `rank` leading directions of M2 = E2 - a/(a+1) E1 E1', by subspace iteration.
 
@@ -115,7 +118,9 @@ def find_subspace(
     concentration : float, a of M2; what it is hardly turns the leading subspace
     at_least : int, fewer directions than `rank`, but not than this, will do; default `rank`
     before_refinement : bool, whether what the topics lack in accuracy is made good later
+    loop : where the directions after every iteration are kept, and taken up again
     """
+    loop = loop or Loop()
     scale = word_scale(totals)
     cap = LENGTH_CAP * max(totals.mean_length, 1.0)
     seen = np.flatnonzero(scale > 0)
@@ -127,7 +132,8 @@ def find_subspace(
     sums = WordPairSums(basis, scale, cap, noisy)
     if noisy:
         iterations = _ITERATIONS_BEFORE_REFINEMENT if before_refinement else _ITERATIONS
-        for number in range(iterations):
+        begin, basis, noisy = loop.state or (0, basis, noisy)
+        for number in range(begin, iterations):
             # The last iteration makes good what the others lose by rounding.
             single = noisy or number < iterations - 1
             if not single:
@@ -135,12 +141,12 @@ def find_subspace(
             sums = fold(sums.turned(basis, single))
             basis, values, product = _stepped(sums, concentration, product)
             noisy = bool(values[min(rank, width - 1)] > _NOISELESS * values[min(least, width) - 1])
+            loop.commit((number + 1, basis, noisy))
         if not noisy:
             basis = _orthonormal(basis.astype(np.float64))
-        basis, product = _orthonormal(basis, out=product), basis
-    sums = fold(sums.turned(basis, noisy))
-    found = subspace_of_sums(sums, concentration, rank, least, room=product)
-    return replace(found, noisy=noisy)
+        basis = _orthonormal(basis, out=product)
+    last = fold(WordCoreSums(basis, scale, cap, noisy))
+    return replace(subspace_of_sums(last, concentration, rank, least), noisy=noisy)
 
 
 def _start(seen: Any, n_words: int, width: int, rng: np.random.Generator) -> Any:
@@ -201,11 +207,10 @@ def _orthonormal(matrix: Any, out: Any = None) -> Any:
 
 
 def subspace_of_sums(
-    sums: WordPairSums,
+    sums: WordPairSums | WordCoreSums,
     concentration: float,
     rank: int | None = None,
     at_least: int = 1,
-    room: Any = None,
 ) -> WordSubspace:
     """The leading directions of M2 within the basis that it was summed along.
 
@@ -215,11 +220,10 @@ def subspace_of_sums(
     concentration : float, a of M2
     rank : int, directions to keep; None for those that are usable
     at_least : int, with fewer usable directions the topics are not identifiable
-    room : an array of the shape of the basis that may be written to
     """
     basis, scale = sums.basis, sums.scale
     with one_blas_thread():
-        halves = sums.core((0,), room), sums.core((1,), room)
+        halves = sums.core((0,)), sums.core((1,))
         core = halves[0].merged(halves[1])
         values, vectors = falling_eigenpairs(_corrected(core, concentration))
         usable = usable_rank(values, len(scale))

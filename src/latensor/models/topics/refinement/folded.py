@@ -8,12 +8,13 @@ same pass documents that were held out are scored, and say when to stop.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.estimation.run import Loop
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.models.topics.refinement.corpus import HeldOut, Selected
 from latensor.models.topics.refinement.document_mixtures import expected_topic_counts
@@ -22,6 +23,7 @@ from latensor.models.topics.refinement.held_out import halves, log_likelihoods
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Joint, Sums
 from latensor.refinement.family import Statistics
+from latensor.value_files import storable
 
 # Counts that go ahead by 0.9 of the last step reach in 20 passes what plain ones reach in 60 (BBC,
 # 20 newsgroups); 0.5 is slower and 0.95 no faster. The first two passes go far enough by
@@ -94,12 +96,57 @@ class FoldedTopics:
     status: str
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class _Passes:
+    """Where passes over a source have come to.
+
+    Attributes
+    ----------
+    state, best : TopicState of the next pass, and the best that was met
+    before : statistics of the last pass, None before the first
+    history : perplexities of the documents held out
+    number : int, passes made
+    is_over : bool, whether documents held out gain no more
+    """
+
+    state: TopicState
+    best: TopicState
+    before: dict[str, Any] | None = None
+    history: tuple[float, ...] = ()
+    number: int = 0
+    is_over: bool = False
+
+    def judged(self, perplexity: float) -> _Passes:
+        """With the perplexity of the documents held out at the present topics."""
+        history = (*self.history, perplexity)
+        best = self.state if perplexity <= min(history) else self.best
+        return replace(self, history=history, best=best, is_over=_is_over(history))
+
+    def next(self, family: MixedTopicsFamily, sums: dict[str, Any]) -> _Passes:
+        """With the topics of the next pass: N + 0.9 (N - previous N) in place of N."""
+        ahead = sums
+        if self.before is not None and self.number + 1 >= _PASSES_BEFORE_MOMENTUM:
+            words = sums["words"] + _MOMENTUM * (sums["words"] - self.before["words"])
+            ahead = {**sums, "words": words}
+        state = _single(family.maximize(ahead, self.state))
+        return replace(self, state=state, before=sums, number=self.number + 1)
+
+
+def _is_over(history: tuple[float, ...]) -> bool:
+    if len(history) <= _PATIENCE:
+        return False
+    earlier = min(history[:-_PATIENCE])
+    return min(history) > earlier * (1 - _PATIENCE * _WORTHWHILE)
+
+
 def refine_by_folds(
     fold: Callable[[Any], Any],
     family: MixedTopicsFamily,
     start: TopicState,
     passes: int | str,
     choice: HeldOut,
+    loop: Loop | None = None,
 ) -> FoldedTopics:
     """Improve topics by passes over a source.
 
@@ -109,50 +156,31 @@ def refine_by_folds(
     family, start : the statistics, and the topics to start from
     passes : int, exactly so many over all documents; or "auto", until those held out gain no more
     choice : which documents are held out; the starting topics must not have seen them
+    loop : where the state after every pass is kept, and taken up again
     """
+    loop = loop or Loop()
     judged = passes == "auto" and choice.limit > 0
     most = _MOST_PASSES if judged else _PASSES_WITHOUT_A_SLICE if passes == "auto" else int(passes)
     choice = choice if judged else HeldOut(choice.seed, 0)
-    state = best = start
-    before: dict[str, Any] | None = None
-    history: list[float] = []
-    status = f"{most} passes made"
-    number = 0
-    while number < most:
-        wanted: dict[str, Any] = {"training": Selected(Statistics(family, state), choice)}
+    # Tables are read in single precision: so are topics sent.
+    at = loop.state or _Passes(_single(start), _single(start))
+    while at.number < most and not at.is_over:
+        wanted: dict[str, Any] = {"training": Selected(Statistics(family, at.state), choice)}
         if judged:
-            scored = CompletionSums(state, family.document_prior, choice.seed)
+            scored = CompletionSums(at.state, family.document_prior, choice.seed)
             wanted["held out"] = Selected(scored, choice, held_out=True)
         found = fold(Joint(wanted))
         if judged:
-            history.append(found["held out"].inner.perplexity)
-            if history[-1] <= min(history):
-                best = state
-            if _is_over(history):
-                status = f"held-out documents gained no more after pass {number}"
-                break
-        sums = found["training"].inner.seen()
-        state, before, number = _ahead(family, state, sums, before, number), sums, number + 1
-    final = fold(Statistics(family, best if judged else state))
-    return FoldedTopics(final, np.array(history), number + 1, status)
+            at = at.judged(found["held out"].inner.perplexity)
+        if not at.is_over:
+            at = at.next(family, found["training"].inner.seen())
+        loop.commit(at)
+    status = f"{most} passes made"
+    if at.is_over:
+        status = f"held-out documents gained no more after pass {at.number}"
+    final = fold(Statistics(family, at.best if judged else at.state))
+    return FoldedTopics(final, np.array(at.history), at.number + 1, status)
 
 
-def _is_over(history: list[float]) -> bool:
-    if len(history) <= _PATIENCE:
-        return False
-    earlier = min(history[:-_PATIENCE])
-    return min(history) > earlier * (1 - _PATIENCE * _WORTHWHILE)
-
-
-def _ahead(
-    family: MixedTopicsFamily,
-    state: TopicState,
-    sums: dict[str, Any],
-    before: dict[str, Any] | None,
-    number: int,
-) -> TopicState:
-    """The topics of the next pass: N + 0.9 (N - previous N) in place of N."""
-    if before is None or number + 1 < _PASSES_BEFORE_MOMENTUM:
-        return family.maximize(sums, state)
-    words = sums["words"] + _MOMENTUM * (sums["words"] - before["words"])
-    return family.maximize({**sums, "words": words}, state)
+def _single(state: TopicState) -> TopicState:
+    return replace(state, topics=state.topics.astype(np.float32))
