@@ -24,7 +24,7 @@ TOPICS = scipy.sparse.csr_array(lt.datasets.make_topics(1200, 60, 3, random_stat
 SINGLE = scipy.sparse.csr_array(lt.datasets.make_single_topic(1200, 60, 3, random_state=0).counts)
 BINARY = lt.datasets.make_noisy_or(1500, 8, 2, random_state=0).samples
 LINES = lt.datasets.make_regressions(900, 4, 2, random_state=0)
-TREE = lt.datasets.make_tree(900, 6, random_state=0).samples
+TREE = lt.datasets.make_tree(900, 6, random_state=0).X
 TENSORS = np.random.default_rng(0).standard_normal((600, 4, 3))
 RESPONSES = TENSORS @ np.arange(3.0) @ np.arange(4.0) + TENSORS[:, 0, 0] ** 2
 WORDS = [f"word{number:02d}" for number in range(60)]
@@ -182,13 +182,19 @@ CASES = {
 @functools.cache
 def whole(name):
     model, settings, _, everything, attribute, _ = CASES[name]
-    return getattr(model(**settings).fit(*everything), attribute)
+    return value_of(model(**settings).fit(*everything), attribute)
 
 
 def fitted(name, count, **source):
     model, settings, parts, _, attribute, _ = CASES[name]
     found = model(**settings).fit(lt.sources.partitions(parts(count), **source))
-    return getattr(found, attribute)
+    return value_of(found, attribute)
+
+
+def value_of(model, attribute):
+    """An attribute as an array."""
+    found = getattr(model, attribute)
+    return found.to_dense() if hasattr(found, "to_dense") else found
 
 
 class KillsOnce:

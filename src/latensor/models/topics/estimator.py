@@ -181,8 +181,9 @@ class _Clock:
         """Told once a partition."""
         if self._by_stage is not None:
             self._by_stage(name, fraction)
-        if hasattr(self._by_pass, "partition"):
-            self._by_pass.partition(name, fraction)
+        told = getattr(self._by_pass, "partition", None)
+        if told is not None:
+            told(name, fraction)
 
     def __call__(self, name: str, number: int) -> None:
         now = time.perf_counter()
