@@ -24,6 +24,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -261,6 +262,7 @@ def load(path: PathLike, what: str = "model or decomposition") -> Any:
     InvalidInputError, if the file is damaged, holds something else, or was written by a newer
     latensor, which it then names.
     """
+    _import_models()
     stored = read_value(path, what)
     name = f"path={os.fspath(path)!r}"
     restore = _restorers.get(stored.kind)
@@ -275,6 +277,13 @@ def load(path: PathLike, what: str = "model or decomposition") -> Any:
         # A file that is well formed can still hold what no saved object is made of.
         reason = str(error) or type(error).__name__
         raise InvalidInputError(f"{name} is not a saved {what}: {reason}") from error
+
+
+def _import_models() -> None:
+    """Models load lazily, but a file may hold any of them: classes and types are known by name."""
+    models = import_module("latensor.models")
+    for name in models.__all__:
+        getattr(models, name)
 
 
 _FINGERPRINT = "fit"

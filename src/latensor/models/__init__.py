@@ -1,53 +1,53 @@
-"""Models: one short file each, the moments it needs and how its parameters are read off."""
+"""Models: a folder for each family, the moments it needs and how its parameters are read off.
+
+A model is imported on first use: a fit should not wait for the modules of all others.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
 
 from latensor.estimation.files import load
-from latensor.models.graphs.estimator import MixedMembershipBlockModel
-from latensor.models.hmm.categorical import CategoricalHMM
-from latensor.models.hmm.gaussian import GaussianHMM
-from latensor.models.ica import ICA
-from latensor.models.matrices.cca import CCA
-from latensor.models.matrices.pca import PCA
-from latensor.models.mixtures.diagonal import DiagonalGaussianMixture
-from latensor.models.mixtures.gaussian import GaussianMixture
-from latensor.models.mixtures.pearson import PearsonMixture
-from latensor.models.mixtures.product import ProductMixture
-from latensor.models.mixtures.spherical import SphericalGaussianMixture
-from latensor.models.networks.noisy_or import NoisyOrNetwork
-from latensor.models.planning import plan
-from latensor.models.regression.classifiers import CPClassifier, TuckerClassifier
-from latensor.models.regression.mixture import MixtureOfRegressions
-from latensor.models.regression.partial_least_squares import CPPLS
-from latensor.models.regression.regressors import CPRegressor, TuckerRegressor
-from latensor.models.regression.tensor_shape import TensorShape
-from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation
-from latensor.models.topics.single_topic import SingleTopic
-from latensor.models.trees.estimator import LatentTree
-from latensor.models.views.multi_view import MultiViewMixture
 
-__all__ = [
-    "CCA",
-    "CPPLS",
-    "ICA",
-    "PCA",
-    "CPClassifier",
-    "CPRegressor",
-    "CategoricalHMM",
-    "DiagonalGaussianMixture",
-    "GaussianHMM",
-    "GaussianMixture",
-    "LatentDirichletAllocation",
-    "LatentTree",
-    "MixedMembershipBlockModel",
-    "MixtureOfRegressions",
-    "MultiViewMixture",
-    "NoisyOrNetwork",
-    "PearsonMixture",
-    "ProductMixture",
-    "SingleTopic",
-    "SphericalGaussianMixture",
-    "TensorShape",
-    "TuckerClassifier",
-    "TuckerRegressor",
-    "load",
-    "plan",
-]
+# Each public name and the module that defines it.
+_HOMES = {
+    "MixedMembershipBlockModel": "graphs.estimator",
+    "CategoricalHMM": "hmm.categorical",
+    "GaussianHMM": "hmm.gaussian",
+    "ICA": "ica",
+    "CCA": "matrices.cca",
+    "PCA": "matrices.pca",
+    "DiagonalGaussianMixture": "mixtures.diagonal",
+    "GaussianMixture": "mixtures.gaussian",
+    "PearsonMixture": "mixtures.pearson",
+    "ProductMixture": "mixtures.product",
+    "SphericalGaussianMixture": "mixtures.spherical",
+    "NoisyOrNetwork": "networks.noisy_or",
+    "plan": "planning",
+    "CPClassifier": "regression.classifiers",
+    "TuckerClassifier": "regression.classifiers",
+    "MixtureOfRegressions": "regression.mixture",
+    "CPPLS": "regression.partial_least_squares",
+    "CPRegressor": "regression.regressors",
+    "TuckerRegressor": "regression.regressors",
+    "TensorShape": "regression.tensor_shape",
+    "LatentDirichletAllocation": "topics.latent_dirichlet",
+    "SingleTopic": "topics.single_topic",
+    "LatentTree": "trees.estimator",
+    "MultiViewMixture": "views.multi_view",
+}
+
+__all__ = ["load", *sorted(_HOMES)]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
