@@ -21,7 +21,9 @@ from latensor.models.regression.partial_least_squares import CPPLS as CPPLS
 from latensor.models.regression.regressors import CPRegressor as CPRegressor
 from latensor.models.regression.regressors import TuckerRegressor as TuckerRegressor
 from latensor.models.regression.tensor_shape import TensorShape as TensorShape
-from latensor.models.topics.latent_dirichlet import LatentDirichletAllocation as LatentDirichletAllocation
+from latensor.models.topics.latent_dirichlet import (
+    LatentDirichletAllocation as LatentDirichletAllocation,
+)
 from latensor.models.topics.single_topic import SingleTopic as SingleTopic
 from latensor.models.trees.estimator import LatentTree as LatentTree
 from latensor.models.views.multi_view import MultiViewMixture as MultiViewMixture
