@@ -343,7 +343,7 @@ def test_an_interrupted_run_leaves_everything_as_it_was(run, planted, tmp_path, 
     if where == "fit":
         monkeypatch.setattr(lt.DiagonalGaussianMixture, "fit", interrupt)
     else:
-        monkeypatch.setattr(plots, "clusters", interrupt)
+        monkeypatch.setattr(plots, "picture", interrupt)
     result = run("diagonal", "data.csv", "--components", 2, "--out", "out")
     assert result.exit_code == 130
     assert {p: p.read_bytes() for p in tmp_path.rglob("*") if p.is_file()} == before

@@ -109,7 +109,7 @@ def _tensors() -> None:
 
     rng = np.random.default_rng(0)
     for order in (3, 4):
-        tensor = lt.CPTensor(None, [rng.random((8, 2)) for _ in range(order)]).to_dense()
+        tensor = lt.CPTensor(None, tuple(rng.random((8, 2)) for _ in range(order))).to_dense()
         sparse = lt.SparseTensor.from_dense(np.where(rng.random(tensor.shape) < 0.2, tensor, 0.0))
         for X in (tensor, sparse):
             lt.decompose(X, 2, random_state=0)

@@ -16,28 +16,9 @@ from latensor.cli.fit_input import (
     read_symbols,
     read_targets,
 )
-from latensor.cli.fit_networks import (
-    community_rows,
-    draw_communities,
-    draw_tree,
-    read_edges,
-    read_leaves,
-    tree_rows,
-    write_memberships,
-    write_newick,
-)
+from latensor.cli.fit_networks import read_edges, read_leaves, write_memberships, write_newick
 from latensor.cli.fit_tables import nearest
 from latensor.cli.fit_views import read_pair, read_views
-from latensor.cli.fit_words import (
-    Rows,
-    canonical_rows,
-    cause_rows,
-    chain_rows,
-    mixture_rows,
-    principal_rows,
-    regression_rows,
-    source_rows,
-)
 from latensor.cli.refusal import Refusal
 
 _ROWS = ("--columns", "--array", "--weights", "--transpose")
@@ -54,8 +35,6 @@ class Kind:
     noun : what they find, many and one
     result : the file with an answer for every row
     picture : the file with the figure
-    draw : the figure, by `lt.plots`, of a model and its data
-    rows : the table that is printed
     write : writes `result`; None for what is asked of rows
     unit : what a log-likelihood is an average over
     count : how many there are; None for the number of components
@@ -64,56 +43,19 @@ class Kind:
     noun: tuple[str, str]
     result: str
     picture: str
-    draw: Callable[[Any, Any, Data], Any]
-    rows: Callable[[Any, Data, int], Rows]
     write: Callable[[IO[bytes], Any, Data], None] | None = None
     unit: str = "row"
     count: Callable[[Any], int] | None = None
 
 
-def _names(data: Data) -> tuple[str, ...] | None:
-    """What columns are called, where it is more than a number."""
-    return None if all(name.isdecimal() for name in data.names) else data.names
-
-
-def _clusters(plots: Any, model: Any, data: Data) -> Any:
-    X, names = data.arguments[0], data.names
-    if len(names) == 1:
-        name = names[0] if _names(data) else None
-        return plots.density(model, X, sample_weight=data.sample_weight, name=name)
-    return plots.clusters(model, X, names=_names(data))
-
-
-def _states(plots: Any, model: Any, data: Data) -> Any:
-    return plots.states(model, *data.arguments, names=_names(data))
-
-
-def _signals(plots: Any, model: Any, data: Data) -> Any:
-    return plots.signals(model, *data.arguments, names=_names(data))
-
-
-def _scores(plots: Any, model: Any, data: Data) -> Any:
-    return plots.scores(model, *data.arguments)
-
-
-def _causes(plots: Any, model: Any, data: Data) -> Any:
-    return plots.causes(model, names=_names(data))
-
-
-def _regressions(plots: Any, model: Any, data: Data) -> Any:
-    return plots.regressions(model, *data.arguments)
-
-
-_MIXTURE = Kind(("components", "component"), "labels.csv", "clusters.png", _clusters, mixture_rows)
-_LINE = Kind(("components", "component"), "labels.csv", "density.png", _clusters, mixture_rows)
-_STATES = Kind(("states", "state"), "states.csv", "states.png", _states, chain_rows)
-_SOURCES = Kind(("sources", "source"), "sources.npy", "signals.png", _signals, source_rows)
+_MIXTURE = Kind(("components", "component"), "labels.csv", "clusters.png")
+_LINE = Kind(("components", "component"), "labels.csv", "density.png")
+_STATES = Kind(("states", "state"), "states.csv", "states.png")
+_SOURCES = Kind(("sources", "source"), "sources.npy", "signals.png")
 _COMMUNITIES = Kind(
     ("communities", "community"),
     "memberships.csv",
     "communities.png",
-    draw_communities,
-    community_rows,
     write_memberships,
     "pair of nodes",
 )
@@ -121,26 +63,20 @@ _TREE = Kind(
     ("hidden nodes", "hidden node"),
     "tree.nwk",
     "tree.png",
-    draw_tree,
-    tree_rows,
     write_newick,
     count=lambda model: model.tree_.n_hidden,
 )
-_CAUSES = Kind(("causes", "cause"), "causes.npy", "causes.png", _causes, cause_rows)
+_CAUSES = Kind(("causes", "cause"), "causes.npy", "causes.png")
 _REGRESSIONS = Kind(
     ("regressions", "regression"),
     "components.csv",
     "regressions.png",
-    _regressions,
-    regression_rows,
 )
-_PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png", _scores, principal_rows)
+_PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png")
 _CANONICAL = Kind(
     ("pairs of directions", "pair of directions"),
     "scores.npz",
     "scores.png",
-    _scores,
-    canonical_rows,
 )
 
 

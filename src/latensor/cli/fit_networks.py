@@ -10,12 +10,9 @@ import numpy as np
 
 from latensor.cli.fit_input import Data, Reading, read_incomplete, whole_table
 from latensor.cli.fit_tables import listed
-from latensor.cli.fit_words import Rows, number
 from latensor.cli.refusal import Refusal
 
 _FASTA = (".fasta", ".fa", ".fna", ".faa", ".fas")
-# Leaves of an edge that a line can bear.
-_LEAVES = 4
 
 
 def read_edges(reading: Reading) -> Data:
@@ -77,33 +74,6 @@ def read_leaves(reading: Reading) -> Data:
     return Data((found.X,), sites, shape, tuple(found.names), code, "X")
 
 
-def community_rows(model: Any, data: Data, width: int) -> Rows:
-    """Sizes of the communities, and how often their members are linked."""
-    sizes = model.membership_.sum(axis=0)
-    block = model.block_matrix_
-    rows = []
-    for j, size in enumerate(sizes):
-        others = [block[j, i] for i in range(len(sizes)) if i != j]
-        between = number(np.mean(others)) if others else "-"
-        rows.append([str(j), f"{size:,.1f}", number(block[j, j]), between])
-    return ["community", "nodes", "rate within", "to others"], rows
-
-
-def tree_rows(model: Any, data: Data, width: int) -> Rows:
-    """Inner edges, the least supported first: the leaves that they part from the others."""
-    tree, names = model.tree_, _leaf_names(model, data)
-    below = tree.below()
-    rows = []
-    found = sorted(tree.splits().values(), key=lambda v: (np.nan_to_num(tree.support[v], nan=2), v))
-    for v in found:
-        side = below[v] if 2 * below[v].sum() <= tree.n_observed else ~below[v]
-        parted = [names[i] for i in np.flatnonzero(side).tolist()]
-        support = tree.support[v]
-        shown = f"{support:.2f}" if np.isfinite(support) else "-"
-        rows.append([f"{listed(parted, _LEAVES)}", str(len(parted)), number(tree.length[v]), shown])
-    return ["edge to", "leaves", "length", "support"], rows
-
-
 def _leaf_names(model: Any, data: Data) -> Sequence[str]:
     count = model.tree_.n_observed
     return data.names if len(data.names) == count else [str(i) for i in range(count)]
@@ -125,13 +95,3 @@ def write_newick(stream: IO[bytes], model: Any, data: Data) -> None:
     """The tree with lengths and support."""
     text = model.newick(_leaf_names(model, data), support=True, root="midpoint")
     stream.write((text + "\n").encode("utf-8"))
-
-
-def draw_communities(plots: Any, model: Any, data: Data) -> Any:
-    """The figure of `lt.plots`."""
-    return plots.communities(model, *data.arguments)
-
-
-def draw_tree(plots: Any, model: Any, data: Data) -> Any:
-    """The figure of `lt.plots`."""
-    return plots.tree(model, names=_leaf_names(model, data))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import platform
 import re
 from collections.abc import Iterable, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from typing import IO, Any
 
 import numpy as np
@@ -38,17 +36,6 @@ def parameters_of(model: Any, names: Sequence[str]) -> dict[str, Any]:
             found |= {f"{name}_{t}": np.asarray(each) for t, each in enumerate(value)}
         else:
             found[name] = np.asarray(value)
-    return found
-
-
-def versions() -> dict[str, str]:
-    """What a run depends on."""
-    found = {"python": platform.python_version()}
-    for name in ("latensor", "numpy", "scipy", "scikit-learn", "numba"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
     return found
 
 

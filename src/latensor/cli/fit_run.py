@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Table
+from rich.text import Text
 
 import latensor as lt
 from latensor.cli.compiling import compiling_told
@@ -21,15 +23,17 @@ from latensor.cli.fit_record import (
     certificate_content,
     parameters_of,
     snippet,
-    versions,
     write_answers,
 )
-from latensor.cli.fit_words import print_rows
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.saving import SUMMARY, Output
 from latensor.cli.wording import Wording
+from latensor.report.model_tables import Rows, rows_of
+from latensor.report.topic_page import installed_versions
 
 COMMAND = "latensor fit"
+# Components that are listed one by one.
+_ROWS = 20
 # All that the command may write, whatever the model: a run removes what an earlier one left.
 FILES = frozenset(
     {PARAMETERS, ARRAYS, SUMMARY}.union(*({e.kind.result, e.kind.picture} for e in MODELS))
@@ -97,13 +101,28 @@ def print_findings(run: Run) -> None:
     automatic = run.arguments.get("n_components") == "auto"
     chosen = ", as many as the data speak for" if automatic else ""
     say(console, f"{run.entry.model}: {count} {kind.noun[count == 1]}{chosen}")
-    print_rows(console, kind.rows(model, data, console.width))
+    _print_rows(console, rows_of(model, data.names, data.arguments, console.width))
     if run.likelihood:
         say(console, run.likelihood)
     say(console, f"{_passes(model)}{run.seconds:.2f} s")
     for note in run.notes:
         say(console, f"Note: {note}")
     say(console, f"\n{WORDING(model.certificate_)}")
+
+
+def _print_rows(console: Console, found: Rows) -> None:
+    """Print the table, the first rows of many."""
+    head, rows = found
+    table = Table()
+    for place, title in enumerate(head):
+        words = any(": " in row[place] for row in rows)
+        # What a column of a file is called may look like mark-up.
+        table.add_column(Text(title), justify="left" if words else "right", overflow="fold")
+    for row in rows[:_ROWS]:
+        table.add_row(*map(Text, row))
+    console.print(table)
+    if len(rows) > _ROWS:
+        say(console, f"and {len(rows) - _ROWS} more")
 
 
 def _count(run: Run) -> int:
@@ -153,7 +172,7 @@ def save(run: Run, output: Output, figure: bool) -> None:
             "command": run.command,
             "python": snippet(entry, data, run.arguments).splitlines(),
         },
-        "versions": versions(),
+        "versions": installed_versions(),
     }
     output.text(PARAMETERS, as_json(content))
     with progress_meter(run.console) as meter:
@@ -185,6 +204,11 @@ def _draw(run: Run, output: Output) -> None:
     except ImportError:
         run.notes.append("figures need matplotlib: pip install 'latensor[plots]'")
         return
-    kind = run.entry.kind
-    assert run.data is not None
-    draw(kind.draw(plots, run.model, run.data), output.open(kind.picture))
+    data = run.data
+    assert data is not None
+    # Numbers say no more than the places of the columns.
+    names = None if all(name.isdecimal() for name in data.names) else data.names
+    figure = plots.picture(
+        run.model, *data.arguments, names=names, sample_weight=data.sample_weight
+    )
+    draw(figure, output.open(run.entry.kind.picture))

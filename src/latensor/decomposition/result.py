@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from latensor.arrays import Array, is_array
 from latensor.decomposition.mode_labels import ModeLabels
+from latensor.presentation import Presented
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
@@ -98,7 +99,7 @@ def _is_small(tensor: Any) -> bool:
 
 @storable
 @dataclass(frozen=True, eq=False)
-class Decomposition:
+class Decomposition(Presented):
     """A CP tensor fitted to data, and how well it fits.
 
     Unpacks like the pair it stands for: `weights, factors = decomposition`.

@@ -35,6 +35,7 @@ import latensor
 from latensor.decomposition.result import DECOMPOSITION, Decomposition, Origin, Status
 from latensor.decomposition.tucker import TuckerDecomposition
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.presentation import Presented
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 from latensor.value_files import (
@@ -112,7 +113,7 @@ def save_estimator(model: Any, path: PathLike, state: dict[str, Any] | None = No
     return write_value(path, value, ESTIMATOR)
 
 
-class SavedEstimator:
+class SavedEstimator(Presented):
     """`save` for estimators that answer from their fitted attributes alone.
 
     A public class over it is known to `load` by its name. What a stream needs to go on may hold

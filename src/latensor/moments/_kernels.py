@@ -102,9 +102,9 @@ def add_rows(factor: Any, sums: Any, first: int, out: Any) -> None:
 def subtract_outer(column: Any, row: Any, shift: Any, basis: Any, out: Any) -> None:
     """Take column_v row_j + shift basis_vj away from out (V, r)."""
     for v in range(out.shape[0]):
-        own, other, place = column[v], basis[v], out[v]
+        own = column[v]
         for j in range(out.shape[1]):
-            place[j] -= own * row[j] + shift * other[j]
+            out[v, j] -= own * row[j] + shift * basis[v, j]
 
 
 @compiled()

@@ -9,13 +9,16 @@ from latensor.plots.density import density
 from latensor.plots.figures import save
 from latensor.plots.history import residual_history
 from latensor.plots.networks import causes, regressions
+from latensor.plots.picture import picture
 from latensor.plots.pictures import images
+from latensor.plots.predictions import predictions
 from latensor.plots.rank_evidence import rank_evidence
 from latensor.plots.sample_sizes import sample_sizes
 from latensor.plots.scores import scores
 from latensor.plots.signals import signals
 from latensor.plots.states import states
 from latensor.plots.topic_count import topic_count
+from latensor.plots.topics import topics
 from latensor.plots.tree import tree
 
 __all__ = [
@@ -27,6 +30,8 @@ __all__ = [
     "compression",
     "density",
     "images",
+    "picture",
+    "predictions",
     "rank_evidence",
     "regressions",
     "residual_history",
@@ -36,5 +41,6 @@ __all__ = [
     "signals",
     "states",
     "topic_count",
+    "topics",
     "tree",
 ]

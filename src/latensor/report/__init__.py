@@ -1,4 +1,4 @@
-"""A report that a person looks at: one self-contained HTML page about a topic model."""
+"""Reports that a person looks at: one self-contained HTML page about a model, and summaries."""
 
 from latensor.report.description import (
     CountChoice,
@@ -13,6 +13,7 @@ from latensor.report.description import (
     TopicPage,
     TopicWord,
 )
+from latensor.report.model_page import model_report, model_summary, write_model_report
 from latensor.report.page import topic_report
 from latensor.report.reading import hellinger_distances, probable_words, relevant_words
 from latensor.report.topic_page import page_of
@@ -31,9 +32,12 @@ __all__ = [
     "TopicPage",
     "TopicWord",
     "hellinger_distances",
+    "model_report",
+    "model_summary",
     "page_of",
     "probable_words",
     "relevant_words",
     "topic_report",
+    "write_model_report",
     "write_report",
 ]

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from html import escape
 
-_EMPTY = frozenset({"meta", "link", "input", "br", "hr"})
+_EMPTY = frozenset({"meta", "link", "img", "input", "br", "hr"})
 # Not allowed in HTML, or half of a character: NUL and other controls, lone surrogates.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 # Embeddings and overrides of the writing direction would turn round what stands after a word.

@@ -17,13 +17,13 @@ def _index(row: int, column: int, size: int) -> int:
 
 
 @numba.njit(fastmath={"reassoc", "contract", "nsz"}, inline="always")
-def _turn(first: np.ndarray, second: np.ndarray, cosine: float, sine: float) -> None:
-    """Rotate two vectors into each other, in place."""
-    for i in range(first.shape[0]):
-        x = first[i]
-        y = second[i]
-        first[i] = cosine * x + sine * y
-        second[i] = cosine * y - sine * x
+def _turn(rows: np.ndarray, a: int, b: int, cosine: float, sine: float) -> None:
+    """Rotate rows a and b into each other, in place."""
+    for i in range(rows.shape[1]):
+        x = rows[a, i]
+        y = rows[b, i]
+        rows[a, i] = cosine * x + sine * y
+        rows[b, i] = cosine * y - sine * x
 
 
 @compiled({"reassoc", "contract", "nsz"})
@@ -48,16 +48,16 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
     count = packed.shape[1]
     largest = 0.0
     for p in range(size - 1):
-        pp = packed[_index(p, p, size)]
+        pp = _index(p, p, size)
         for q in range(p + 1, size):
-            qq = packed[_index(q, q, size)]
-            pq = packed[_index(p, q, size)]
+            qq = _index(q, q, size)
+            pq = _index(p, q, size)
             even = 0.0
             mixed = 0.0
             odd = 0.0
             for i in range(count):
-                difference = pp[i] - qq[i]
-                twice = 2.0 * pq[i]
+                difference = packed[pp, i] - packed[qq, i]
+                twice = 2.0 * packed[pq, i]
                 even += difference * difference
                 mixed += difference * twice
                 odd += twice * twice
@@ -69,19 +69,18 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
                 continue
             largest = max(largest, abs(sine))
             cosine = math.cos(angle)
-            for i in range(p):
-                _turn(packed[_index(i, p, size)], packed[_index(i, q, size)], cosine, sine)
-            for i in range(p + 1, q):
-                _turn(packed[_index(p, i, size)], packed[_index(i, q, size)], cosine, sine)
-            for i in range(q + 1, size):
-                _turn(packed[_index(p, i, size)], packed[_index(q, i, size)], cosine, sine)
+            for i in range(size):
+                if i != p and i != q:
+                    a = _index(min(i, p), max(i, p), size)
+                    b = _index(min(i, q), max(i, q), size)
+                    _turn(packed, a, b, cosine, sine)
             for i in range(count):
-                x = pp[i]
-                y = qq[i]
-                z = pq[i]
+                x = packed[pp, i]
+                y = packed[qq, i]
+                z = packed[pq, i]
                 cross = 2.0 * cosine * sine * z
-                pp[i] = cosine * cosine * x + cross + sine * sine * y
-                qq[i] = sine * sine * x - cross + cosine * cosine * y
-                pq[i] = (cosine * cosine - sine * sine) * z - cosine * sine * (x - y)
-            _turn(vectors[p], vectors[q], cosine, sine)
+                packed[pp, i] = cosine * cosine * x + cross + sine * sine * y
+                packed[qq, i] = sine * sine * x - cross + cosine * cosine * y
+                packed[pq, i] = (cosine * cosine - sine * sine) * z - cosine * sine * (x - y)
+            _turn(vectors, p, q, cosine, sine)
     return largest

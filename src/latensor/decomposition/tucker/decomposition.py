@@ -36,6 +36,7 @@ from latensor.decomposition.tucker.orthogonal import (
     rescaled,
 )
 from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
+from latensor.presentation import Presented
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor
@@ -49,7 +50,7 @@ _MASKED_TOL, _MASKED_MAX_ITER = 1e-8, 1000
 
 @storable
 @dataclass(frozen=True, eq=False)
-class TuckerDecomposition:
+class TuckerDecomposition(Presented):
     """A Tucker tensor fitted to data, and how well it fits.
 
     Unpacks like the pair it stands for: `core, factors = decomposition`.

@@ -52,7 +52,7 @@ def first_shares(
     ----------
     topics : (V, w) positive probabilities of words, zero beyond the topics, as `alpha` (w,)
     mixtures : (n, w) c, where the documents start from; overwritten
-    shares : (nnz, w) g, overwritten
+    shares : (nnz, w) g, finite; overwritten
     """
     width = topics.shape[1]
     zero = topics.dtype.type(0)
@@ -62,25 +62,11 @@ def first_shares(
     fresh = np.empty(width, topics.dtype)
     weighed = np.empty(width, topics.dtype)
     for d in range(first, last):
-        mixture = mixtures[d]
         for j in range(width):
-            total[j] = mixture[j] + alpha[j]
-            fresh[j] = zero
-        for i in range(starts[d], starts[d + 1]):
-            row = topics[words[i]]
-            share = shares[i]
-            norm = zero
-            for j in range(width):
-                weighed[j] = row[j] * total[j]
-            for j in range(width):
-                norm += weighed[j]
-            scale = one / norm
-            count = counts[i]
-            for j in range(width):
-                x = weighed[j] * scale
-                share[j] = x
-                fresh[j] += count * x
-        for _ in range(1, steps):
+            fresh[j] = mixtures[d, j]
+        for step in range(steps):
+            # No share is known before the first step.
+            left_out = own if step > 0 else zero
             for j in range(width):
                 total[j] = fresh[j] + alpha[j]
                 fresh[j] = zero
@@ -89,7 +75,7 @@ def first_shares(
                 share = shares[i]
                 norm = zero
                 for j in range(width):
-                    weighed[j] = row[j] * max(total[j] - own * share[j], alpha[j])
+                    weighed[j] = row[j] * max(total[j] - left_out * share[j], alpha[j])
                 for j in range(width):
                     norm += weighed[j]
                 scale = one / norm
@@ -99,7 +85,7 @@ def first_shares(
                     share[j] = x
                     fresh[j] += count * x
         for j in range(width):
-            mixture[j] = fresh[j]
+            mixtures[d, j] = fresh[j]
 
 
 @compiled(_VECTOR)
@@ -257,38 +243,3 @@ def renew_shares(
     for j in range(width):
         changes[j] = column[j] - sums[j]
     return moved
-
-
-@compiled(_VECTOR)
-def column_sums(table: Any, out: Any) -> None:
-    """The sums (w,) float64 of the columns of a table (V, w), by runs of 64 rows."""
-    width = table.shape[1]
-    run = np.empty(width, table.dtype)
-    for j in range(width):
-        out[j] = 0.0
-    for start in range(0, table.shape[0], 64):
-        for j in range(width):
-            run[j] = table[start, j]
-        for v in range(start + 1, min(start + 64, table.shape[0])):
-            row = table[v]
-            for j in range(width):
-                run[j] += row[j]
-        for j in range(width):
-            out[j] += run[j]
-
-
-@compiled(set())
-def word_groups(starts: Any, words: Any, limits: Any, out: Any) -> None:
-    """Where the words limits[q]..limits[q+1]-1 of every document begin, its words ascending.
-
-    Parameters
-    ----------
-    limits : (q + 1,) ascending, from 0 to V
-    out : (n, q + 1) int64, overwritten
-    """
-    for d in range(len(starts) - 1):
-        i = starts[d]
-        for group in range(len(limits)):
-            while i < starts[d + 1] and words[i] < limits[group]:
-                i += 1
-            out[d, group] = i

@@ -47,8 +47,6 @@ class WordShares:
         workers: Workers,
         n_counted: int,
     ) -> None:
-        from latensor.models.topics.refinement.in_place._kernels import word_groups
-
         self._documents, self._workers, self._n_counted = documents, workers, n_counted
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
@@ -56,12 +54,11 @@ class WordShares:
         self._alpha = padded(document_prior, dtype, self.width)
         self._word_prior, self._left_out = dtype.type(word_prior), dtype.type(left_out)
         self.mixtures = np.zeros((len(documents), self.width), dtype)
-        self._shares = np.empty((documents.n_nonzeros, self.width), dtype)
+        self._shares = np.zeros((documents.n_nonzeros, self.width), dtype)
         self.table = np.zeros((documents.n_features, self.width), dtype)
         self.table[:, : self.n_topics] = self._word_prior
         self._limits = _word_limits(documents, n_counted)
-        self._edges = np.empty((len(documents), len(self._limits)), np.int64)
-        word_groups(documents.starts, documents.words, self._limits, self._edges)
+        self._edges = _group_edges(documents, self._limits)
 
     def forget(self) -> None:
         """Count no document."""
@@ -171,10 +168,7 @@ class WordShares:
 
     def sums(self) -> Any:
         """(w,) float64, column sums of N + b; one beyond the topics."""
-        from latensor.models.topics.refinement.in_place._kernels import column_sums
-
-        sums = np.empty(self.width)
-        column_sums(self.table, sums)
+        sums: Any = self.table.sum(axis=0, dtype=np.float64)
         sums[self.n_topics :] = 1.0
         return sums
 
@@ -195,6 +189,14 @@ class WordShares:
 def table_width(n_topics: int) -> int:
     """The number of columns of the shares and counts for so many topics."""
     return padded_width(n_topics, _LANES)
+
+
+def _group_edges(documents: Documents, limits: Any) -> Any:
+    """(n, q + 1), where the words limits[q]..limits[q+1]-1 of every document begin."""
+    n, n_words = len(documents), np.int64(documents.n_features + 1)
+    documents_of = np.repeat(np.arange(n) * n_words, np.diff(documents.starts))
+    wanted = (np.arange(n) * n_words)[:, None] + limits
+    return np.searchsorted(documents_of + documents.words, wanted)
 
 
 def _scale_rows(rows: Any, sums: Any) -> None:

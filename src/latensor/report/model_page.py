@@ -1,0 +1,375 @@
+"""Any model in words and on a page: what was found, a picture, how far to trust it."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import textwrap
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from latensor.exceptions import InvalidInputError
+from latensor.report.description import Level, Reproduction
+from latensor.report.frame import html_page
+from latensor.report.markup import Markup, element, shorten
+from latensor.report.model_tables import Rows, rows_of
+from latensor.report.reproducing import reproducing
+from latensor.report.topic_page import installed_versions, page_of
+from latensor.report.wording import MARKS, TRUST, number
+from latensor.report.writing import write_report
+from latensor.sources import as_source
+from latensor.whole_files import whole_text
+
+# Rows that are listed one by one, and characters of a cell in plain text.
+_ROWS = 60
+_PRINTED = 20
+_CELL = 60
+_LEVELS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
+
+
+def model_summary(model: Any) -> str:
+    """What a fitted model or a decomposition has found, as text.
+
+    Parameters
+    ----------
+    model : a fitted estimator of latensor, or a decomposition
+
+    Returns
+    -------
+    str: the model and its settings, how the fit ended, a table of what was found, and the
+    certificate in words
+    """
+    _check_fitted(model)
+    parts = [_headline(model), _text_table(rows_of(model))]
+    selection = _selection(model)
+    parts += [str(selection)] if selection is not None else []
+    certificate = _certificate(model)
+    parts += [str(certificate)] if certificate is not None else []
+    return "\n\n".join(parts)
+
+
+def model_report(
+    model: Any, *data: Any, names: Sequence[object] | None = None, title: str | None = None
+) -> str:
+    """One page of HTML about a fitted model or a decomposition that loads nothing.
+
+    Parameters
+    ----------
+    model : a fitted estimator of latensor, or a decomposition
+    *data : what `fit` was given, for the picture
+    names : what the features are called; by default what the model knows
+    title : str, of the page; by default the name of the model
+
+    Returns
+    -------
+    str, the HTML
+    """
+    _check_fitted(model)
+    called = type(model).__name__
+    heading = shorten(title or called, 120)
+    known = None if names is None else [str(name) for name in names]
+    sections = [
+        ("overview", "Overview", _overview(model, heading)),
+        ("found", "Found", _found(rows_of(model, known, data, width=140))),
+        ("picture", "Picture", _picture(model, data, names)),
+        ("certificate", "Trust", _trust(model)),
+        ("choice", "How many", _choice(model)),
+        ("reproduce", "Reproduce", reproducing(_reproduction(model))),
+    ]
+    present = [(anchor, name, body) for anchor, name, body in sections if body is not None]
+    whole = heading if title is None else f"{heading}: {called}"
+    return html_page(whole, present, skip=("Skip to what was found", "#found"))
+
+
+def write_model_report(
+    model: Any,
+    path: str | os.PathLike[str],
+    *data: Any,
+    names: Sequence[object] | None = None,
+    title: str | None = None,
+) -> Path:
+    """Write the page about a model into a file, whole or not at all: `model.report(path, X)`.
+
+    Topic models have the page of `page_of` and need their documents.
+
+    Parameters
+    ----------
+    path : file to write
+    model, *data, names, title : as for `model_report`
+    """
+    if hasattr(model, "top_words"):
+        _check_fitted(model)
+        if not data:
+            raise InvalidInputError(
+                "a page about topics shows them in documents: give what fit was given, "
+                "report(path, X)"
+            )
+        documents = as_source(data[0])
+        return write_report(page_of(model, documents, title=title or type(model).__name__), path)
+    page = model_report(model, *data, names=names, title=title)
+    with whole_text(path) as stream:
+        stream.write(page)
+    return Path(path)
+
+
+def _check_fitted(model: Any) -> None:
+    if hasattr(model, "get_params") and hasattr(model, "fit"):
+        from sklearn.utils.validation import check_is_fitted
+
+        check_is_fitted(model)
+
+
+def _certificate(model: Any) -> Any:
+    found = getattr(model, "certificate_", None)
+    return getattr(model, "certificate", None) if found is None else found
+
+
+def _selection(model: Any) -> Any:
+    """Why so many components; None where their number was given."""
+    found = getattr(model, "selection_", None)
+    return (getattr(model, "selection", None) if found is None else found) or None
+
+
+def _settings(model: Any) -> dict[str, str]:
+    """The settings that differ from the defaults, as text."""
+    if not hasattr(model, "get_params"):
+        return {}
+    plain = type(model)._get_param_names() and _defaults(type(model))
+    found = {}
+    for name, value in model.get_params(deep=False).items():
+        if name not in plain or not _is_same(value, plain[name]):
+            found[name] = (
+                repr(value) if np.size(value) <= 8 else f"{type(value).__name__} {np.shape(value)}"
+            )
+    return found
+
+
+def _defaults(cls: type) -> dict[str, Any]:
+    import inspect
+
+    parameters = inspect.signature(cls).parameters.values()
+    return {p.name: p.default for p in parameters if p.default is not p.empty}
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    try:
+        return bool(np.all(one == other)) and type(one) is type(other)
+    except (TypeError, ValueError):
+        return one is other
+
+
+def _headline(model: Any) -> str:
+    """The model with its settings, and how the fit ended."""
+    if not hasattr(model, "get_params"):
+        return repr(model)
+    settings = ", ".join(f"{name}={value}" for name, value in _settings(model).items())
+    return "\n".join([f"{type(model).__name__}({settings})", *_ending(model)])
+
+
+def _ending(model: Any) -> list[str]:
+    """How large the data were and how the fit ended, where the model says so."""
+    if not hasattr(model, "get_params"):
+        return [f"Residual {number(model.residual)}; {model.status}"]
+    words = []
+    features = getattr(model, "n_features_in_", None)
+    if features is not None:
+        words.append(f"{features:,} features")
+    passes, status = int(getattr(model, "n_iter_", 0) or 0), getattr(model, "status_", None)
+    if status is not None:
+        words.append(str(status))
+    elif passes:
+        words.append(f"{passes} {'pass' if passes == 1 else 'passes'} of refinement")
+    if getattr(model, "converged_", None) is False:
+        words.append("EM had not converged when it ended")
+    return ["; ".join(words)] if words else []
+
+
+def _text_table(found: Rows) -> str:
+    head, rows = found
+    shown = [[shorten(cell, _CELL) for cell in row] for row in rows[:_PRINTED]]
+    widths = [max(map(len, column)) for column in zip(head, *shown, strict=True)]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+             for line in [head, *shown]]  # fmt: skip
+    if len(rows) > _PRINTED:
+        lines.append(f"and {len(rows) - _PRINTED} more")
+    return "\n".join(lines)
+
+
+# ---------------------------------------------------------------------- the parts of the page
+def _overview(model: Any, heading: str) -> Markup:
+    certificate = _certificate(model)
+    figures = [
+        element("div", element("dt", name), element("dd", value))
+        for name, value in _figures(model).items()
+    ]
+    verdict = None
+    if certificate is not None:
+        level = _LEVELS[certificate.verdict]
+        verdict = element(
+            "div",
+            element(
+                "p",
+                element("span", MARKS[level], class_="mark", aria_hidden="true"),
+                element("strong", certificate.verdict.capitalize()),
+                f": {certificate.headline}",
+            ),
+            class_=f"verdict {level}",
+        )
+    return element(
+        "section",
+        element(
+            "div",
+            element("p", f"Report: {type(model).__name__}", class_="kicker"),
+            element("h1", element("bdi", heading)),
+            element("p", _ending(model), class_="lead"),
+            element("dl", figures, class_="figures") if figures else None,
+            verdict,
+            class_="opening",
+        ),
+        id="overview",
+        class_="hero",
+        aria_label="Overview",
+    )
+
+
+def _figures(model: Any) -> dict[str, str]:
+    """A few numbers that say how large things are."""
+    found: dict[str, str] = {}
+    tensor = getattr(model, "tensor", None)
+    if tensor is not None and hasattr(tensor, "shape"):
+        found["dimensions"] = " × ".join(map(str, tensor.shape))
+        if hasattr(model, "rank"):
+            found["components"] = str(model.rank)
+        found["residual"] = number(model.residual)
+        return found
+    count = getattr(model, "n_components_", None) or getattr(model, "n_components", None)
+    if isinstance(count, int | np.integer):
+        found["components"] = str(count)
+    if hasattr(model, "n_features_in_"):
+        found["features"] = f"{model.n_features_in_:,}"
+    return found
+
+
+def _found(rows: Rows) -> Markup:
+    head, body = rows
+    more = len(body) - _ROWS
+    return element(
+        "section",
+        element("h2", "What was found", id="found-heading"),
+        element(
+            "div",
+            element(
+                "table",
+                element("thead", element("tr", [element("th", h, scope="col") for h in head])),
+                element(
+                    "tbody",
+                    [
+                        element(
+                            "tr",
+                            element("th", element("bdi", row[0]), scope="row"),
+                            [element("td", element("bdi", cell)) for cell in row[1:]],
+                        )
+                        for row in body[:_ROWS]
+                    ],
+                ),
+            ),
+            class_="scroll",
+            tabindex="0",
+            role="region",
+            aria_label="What was found",
+        ),
+        element("p", f"and {more} more", class_="quiet") if more > 0 else None,
+        id="found",
+        aria_labelledby="found-heading",
+    )
+
+
+def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
+    """The figure as an image; None where matplotlib is missing or the data would be needed."""
+    try:
+        plots = import_module("latensor.plots")
+    except ImportError:
+        return None
+    try:
+        figure = plots.picture(model, *data, names=names)
+    except InvalidInputError:
+        if data:
+            raise
+        return None
+    stream = io.BytesIO()
+    import_module("latensor.plots.figures").draw(figure, stream, dpi=144)
+    encoded = base64.b64encode(stream.getvalue()).decode()
+    return element(
+        "section",
+        element("h2", "Picture", id="picture-heading"),
+        element(
+            "figure",
+            element(
+                "img",
+                src=f"data:image/png;base64,{encoded}",
+                alt=f"{type(model).__name__}: what the table above says, drawn",
+                class_="drawn",
+            ),
+        ),
+        id="picture",
+        aria_labelledby="picture-heading",
+    )
+
+
+def _trust(model: Any) -> Markup | None:
+    certificate = _certificate(model)
+    if certificate is None:
+        return None
+    items = [
+        element(
+            "li",
+            element("span", MARKS[s.level], class_="mark", aria_hidden="true"),
+            element("span", TRUST[s.level].capitalize() + ": ", class_="unseen"),
+            element("div", element("p", element("strong", s.topic)), element("p", s.text)),
+            class_=s.level,
+        )
+        for s in certificate.statements
+    ]
+    return element(
+        "section",
+        element("h2", "How far to trust it", id="certificate-heading"),
+        element("ul", items, class_="statements"),
+        element("p", f"Verdict: {certificate.verdict}.{certificate.closing}", class_="explanation"),
+        id="certificate",
+        aria_labelledby="certificate-heading",
+    )
+
+
+def _choice(model: Any) -> Markup | None:
+    selection = _selection(model)
+    if selection is None:
+        return None
+    return element(
+        "section",
+        element("h2", "How many", id="choice-heading"),
+        element("pre", str(selection), tabindex="0", role="region", aria_label="How many"),
+        id="choice",
+        aria_labelledby="choice-heading",
+    )
+
+
+def _reproduction(model: Any) -> Reproduction:
+    settings = _settings(model)
+    snippet = ""
+    if hasattr(model, "get_params"):
+        listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+        snippet = "\n".join(
+            [
+                "import latensor as lt",
+                "",
+                *textwrap.wrap(f"model = lt.{type(model).__name__}({listed})", 96,
+                               subsequent_indent="    "),
+                "model.fit(...)  # the same data",
+            ]
+        )  # fmt: skip
+    return Reproduction(snippet=snippet, settings=settings, versions=installed_versions())

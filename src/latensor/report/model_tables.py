@@ -1,0 +1,316 @@
+"""What a model has found, as the rows of a short table: printed, and on a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import to_host
+
+# The characters that a column of means needs, and the features and leaves that a line can bear.
+_COLUMN = 12
+_FEATURES = 3
+_LEAVES = 4
+_WORDS = 8
+
+# The head of a table, and its rows.
+Rows = tuple[list[str], list[list[str]]]
+Names = Sequence[str]
+
+
+def number(value: Any) -> str:
+    """A number in few characters."""
+    return f"{float(value):.4g}"
+
+
+def leading(values: Any, names: Sequence[str], count: int = _FEATURES) -> str:
+    """The names at the entries of largest magnitude, with these entries."""
+    chosen = np.argsort(-np.abs(values), kind="stable")[:count]
+    return ", ".join(f"{names[i]}: {float(values[i]):.3g}" for i in chosen)
+
+
+def _numbered(names: Sequence[str], count: int) -> Sequence[str]:
+    return names if len(names) == count else [str(j) for j in range(count)]
+
+
+def _room(width: int, taken: int) -> int:
+    return max((width - taken) // _COLUMN, 1)
+
+
+def _telling(means: Any, within: Any) -> Any:
+    """Features by how far apart their means are, in deviations."""
+    return np.argsort(-means.var(axis=0) / np.maximum(within, 1e-300), kind="stable")
+
+
+def mixture_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Weights, and the means of the features that differ most between components."""
+    several = isinstance(model.means_, list)
+    means = np.hstack(model.means_) if several else np.asarray(model.means_)
+    variances = np.hstack(model.variances_) if several else np.asarray(model.covariances_)
+    if variances.ndim == 3 or getattr(model, "covariance_type", None) == "tied":
+        diagonals = np.diagonal(variances, axis1=-2, axis2=-1)
+        variances = np.broadcast_to(diagonals, means.shape)
+    if variances.ndim == 1:
+        variances = variances[:, None]
+    spherical = variances.shape[1] == 1
+    within = np.broadcast_to(model.weights_ @ variances, means.shape[1:])
+    named = _numbered(names, means.shape[1])
+    room = _room(width, 34 if spherical else 22)
+    chosen = np.sort(_telling(means, within)[:room])
+    head = ["component", "weight", *(["deviation"] if spherical else [])]
+    head += [f"mean {named[i]}" for i in chosen]
+    rows = []
+    for j, weight in enumerate(model.weights_):
+        deviation = [number(np.sqrt(variances[j, 0]))] if spherical else []
+        rows.append([str(j), number(weight), *deviation, *(number(means[j, i]) for i in chosen)])
+    return head, rows
+
+
+def cause_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """How often causes are active, and the features that they turn on."""
+    named = _numbered(names, model.components_.shape[1])
+    count = max(_FEATURES, (width - 30) // 14)
+    rows = [
+        [str(j), number(prior), leading(model.components_[j], named, count)]
+        for j, prior in enumerate(model.prior_)
+    ]
+    return ["cause", "active", "turns on"], rows
+
+
+def regression_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Weights, intercepts and noise, and the largest coefficients."""
+    named = _numbered(names, model.coef_.shape[1])
+    rows = [
+        [
+            str(j),
+            number(weight),
+            number(model.intercept_[j]),
+            number(np.sqrt(model.variances_[j])) if model.link == "identity" else "-",
+            leading(model.coef_[j], named),
+        ]
+        for j, weight in enumerate(model.weights_)
+    ]
+    return ["component", "weight", "intercept", "noise", "coefficients"], rows
+
+
+def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Shares of the rows (in the long run, where there are none), stays, and what is emitted."""
+    count = len(model.startprob_)
+    if data:
+        states = model.predict(*data)
+        shares = np.bincount(states, minlength=count) / len(states)
+    else:
+        shares = _long_run(model.transmat_)
+    stays = np.diag(model.transmat_)
+    runs = 1 / np.maximum(1 - stays, 1e-12)
+    head = ["state", "share", "stays", "rows a visit"]
+    rows = [
+        [str(j), number(share), number(stays[j]), number(runs[j]) if runs[j] < 1e9 else "all"]
+        for j, share in enumerate(shares)
+    ]
+    if hasattr(model, "emissionprob_"):
+        named = _numbered(names, model.emissionprob_.shape[1])
+        head.append("likeliest symbols")
+        for row, emission in zip(rows, model.emissionprob_, strict=True):
+            row.append(leading(emission, named))
+        return head, rows
+    means = np.asarray(model.means_)
+    within = np.einsum("jaa->ja", np.asarray(model.covars_)).mean(axis=0)
+    named = _numbered(names, means.shape[1])
+    chosen = np.sort(_telling(means, within)[: _room(width, 44)])
+    head += [f"mean {named[i]}" for i in chosen]
+    for row, mean in zip(rows, means, strict=True):
+        row += [number(mean[i]) for i in chosen]
+    return head, rows
+
+
+def _long_run(transmat: Any) -> Any:
+    """The stationary distribution (k,); where there are several, the one from equal shares."""
+    shares = np.full(len(transmat), 1 / len(transmat))
+    step = (np.asarray(transmat) + np.eye(len(transmat))) / 2
+    for _ in range(64):
+        # The square of the lazy chain has the same limits, and gets there in few steps.
+        step = step @ step
+    found = shares @ step
+    return found / found.sum()
+
+
+def source_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Kurtosis and noise of the sources, and the sensors that hear them best."""
+    named = _numbered(names, model.mixing_.shape[0])
+    rows = []
+    for j in range(model.mixing_.shape[1]):
+        noise = model.noise_variance_[j]
+        heard = leading(model.mixing_[:, j], named)
+        shown = number(noise) if np.isfinite(noise) else "unknown"
+        rows.append([str(j), number(model.kurtosis_[j]), shown, heard])
+    return ["source", "kurtosis", "noise", "strongest in"], rows
+
+
+def principal_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Shares of the variance, and the features that make a direction."""
+    shares = 100 * np.asarray(model.explained_variance_ratio_)
+    named = _numbered(names, model.components_.shape[1])
+    rows = [
+        [str(j), f"{share:.3g} %", f"{total:.4g} %", leading(model.components_[j], named)]
+        for j, (share, total) in enumerate(zip(shares, np.cumsum(shares), strict=True))
+    ]
+    return ["direction", "variance", "together", "features"], rows
+
+
+def canonical_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Correlations, and the features that are behind them."""
+    n_left, n_right = len(model.x_weights_), len(model.y_weights_)
+    named = _numbered(names, n_left + n_right)
+    rows = [
+        [
+            str(j),
+            number(correlation),
+            leading(model.x_loadings_[:, j], named[:n_left], 2),
+            leading(model.y_loadings_[:, j], named[n_left:], 2),
+        ]
+        for j, correlation in enumerate(model.correlations_)
+    ]
+    return ["pair", "correlation", "in the first view", "in the second"], rows
+
+
+def community_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Sizes of the communities, and how often their members are linked."""
+    sizes = model.membership_.sum(axis=0)
+    block = model.block_matrix_
+    rows = []
+    for j, size in enumerate(sizes):
+        others = [block[j, i] for i in range(len(sizes)) if i != j]
+        between = number(np.mean(others)) if others else "-"
+        rows.append([str(j), f"{size:,.1f}", number(block[j, j]), between])
+    return ["community", "nodes", "rate within", "to others"], rows
+
+
+def tree_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Inner edges, the least supported first: the leaves that they part from the others."""
+    tree = model.tree_
+    names = _numbered(names, tree.n_observed)
+    below = tree.below()
+    rows = []
+    found = sorted(tree.splits().values(), key=lambda v: (np.nan_to_num(tree.support[v], nan=2), v))
+    for v in found:
+        side = below[v] if 2 * below[v].sum() <= tree.n_observed else ~below[v]
+        parted = [names[i] for i in np.flatnonzero(side).tolist()]
+        support = tree.support[v]
+        shown = f"{support:.2f}" if np.isfinite(support) else "-"
+        shown_leaves = ", ".join(parted[:_LEAVES]) + (", ..." if len(parted) > _LEAVES else "")
+        rows.append([shown_leaves, str(len(parted)), number(tree.length[v]), shown])
+    return ["edge to", "leaves", "length", "support"], rows
+
+
+def topic_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Shares of the topics and their most probable words."""
+    shares = model.alpha_ / model.alpha_.sum() if hasattr(model, "alpha_") else model.weights_
+    count = max(_FEATURES, min(_WORDS, (width - 24) // 10))
+    named = _numbered(names, model.components_.shape[1])
+    rows = []
+    for j, share in enumerate(shares):
+        chosen = np.argsort(-model.components_[j], kind="stable")[:count]
+        rows.append([str(j), f"{100 * share:.3g} %", ", ".join(named[i] for i in chosen)])
+    return ["topic", "share", "words"], rows
+
+
+def component_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Weights of the components of a CP decomposition, and the largest entries in every mode."""
+    factors = [to_host(factor) for factor in result.factors]
+    labels = result.mode_labels or [None] * len(factors)
+    titles = [f"mode {m}" if own is None or own.name is None else str(own.name)
+              for m, own in enumerate(labels)]  # fmt: skip
+    rows = []
+    for r, weight in enumerate(to_host(result.weights)):
+        row = [str(r), number(weight)]
+        for factor, own in zip(factors, labels, strict=True):
+            known = None if own is None else own.values
+            places = range(len(factor)) if known is None else known
+            row.append(leading(np.real(factor[:, r]), [str(place) for place in places], 2))
+        rows.append(row)
+    return ["component", "weight", *titles], rows
+
+
+def core_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Dimensions and ranks of the modes of a Tucker decomposition."""
+    tensor = result.tensor
+    rows = [
+        [str(mode), str(size), str(rank)]
+        for mode, (size, rank) in enumerate(zip(tensor.shape, tensor.core.shape, strict=True))
+    ]
+    return ["mode", "dimension", "rank"], rows
+
+
+def parameter_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """The fitted parameters of any model: what each is called, its shape and its values if few."""
+    rows = []
+    for name in sorted(vars(model)):
+        value = vars(model)[name]
+        if not name.endswith("_") or name.startswith("_") or name in _NOT_FOUND:
+            continue
+        if isinstance(value, bool | str):
+            rows.append([name, "", str(value)])
+        elif isinstance(value, int | float | np.number):
+            rows.append([name, "", number(value)])
+        elif isinstance(value, np.ndarray):
+            few = (
+                ", ".join(map(number, value.ravel()[:_FEATURES]))
+                if value.dtype.kind in "iuf"
+                else ""
+            )
+            more = ", ..." if value.size > _FEATURES else ""
+            rows.append([name, " x ".join(map(str, value.shape)), few + more if few else ""])
+        elif hasattr(value, "shape"):
+            rows.append([name, " x ".join(map(str, value.shape)), type(value).__name__])
+    return ["parameter", "shape", "values"], rows
+
+
+# Attributes that are no parameter: what the input was, and evidence that is shown apart.
+_NOT_FOUND = frozenset(
+    {"feature_names_in_", "n_features_in_", "certificate_", "selection_", "history_", "n_iter_"}
+)
+_TABLES: dict[str, Callable[[Any, Names, Sequence[Any], int], Rows]] = {
+    "SphericalGaussianMixture": mixture_rows,
+    "DiagonalGaussianMixture": mixture_rows,
+    "GaussianMixture": mixture_rows,
+    "ProductMixture": mixture_rows,
+    "PearsonMixture": mixture_rows,
+    "MultiViewMixture": mixture_rows,
+    "CategoricalHMM": chain_rows,
+    "GaussianHMM": chain_rows,
+    "ICA": source_rows,
+    "NoisyOrNetwork": cause_rows,
+    "MixtureOfRegressions": regression_rows,
+    "PCA": principal_rows,
+    "CCA": canonical_rows,
+    "MixedMembershipBlockModel": community_rows,
+    "LatentTree": tree_rows,
+    "LatentDirichletAllocation": topic_rows,
+    "SingleTopic": topic_rows,
+    "Decomposition": component_rows,
+    "TuckerDecomposition": core_rows,
+}
+
+
+def rows_of(
+    model: Any, names: Names | None = None, data: Sequence[Any] = (), width: int = 100
+) -> Rows:
+    """What a fitted model has found: the head and the rows of a table, all of them text.
+
+    Parameters
+    ----------
+    model : a fitted estimator or a decomposition
+    names : what the features are called; by default what the model knows, else numbers
+    data : what it was fitted to, X first; shares of states are then those of the rows
+    width : int, characters that there is room for
+    """
+    tables = (_TABLES[cls.__name__] for cls in type(model).__mro__ if cls.__name__ in _TABLES)
+    known = names
+    for attribute in ("feature_names_in_", "vocabulary_"):
+        known = getattr(model, attribute, None) if known is None else known
+    return next(tables, parameter_rows)(
+        model, [str(name) for name in (() if known is None else known)], data, width
+    )

@@ -1,0 +1,200 @@
+"""`summary`, `plot` and `report`: every estimator and every decomposition has them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+import latensor as lt
+
+HOSTILE = '<script>alert("x")</script>'
+
+
+def _rows(d: int = 4) -> Any:
+    return lt.datasets.make_spherical_mixture(300, d, 2, random_state=0).samples
+
+
+def _tensor_rows() -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((120, 4, 3))
+    return X, X[:, 0, 0] + 2 * X[:, 1, 1] + 0.1 * rng.standard_normal(120)
+
+
+def _regression() -> tuple[Any, Any]:
+    found = lt.datasets.make_regressions(400, 3, 2, random_state=0)
+    return found.X, found.y
+
+
+def _views() -> Any:
+    return lt.datasets.make_multi_view(300, (4, 4, 4), 2, random_state=0).views
+
+
+def _chain() -> Any:
+    return lt.datasets.make_hmm(900, 5, 2, random_state=0).X
+
+
+def _points() -> Any:
+    return lt.datasets.make_gaussian_hmm(600, 3, 2, random_state=0).X
+
+
+def _labels() -> tuple[Any, Any]:
+    X, y = _tensor_rows()
+    return X, np.where(y > 0, HOSTILE, "other")
+
+
+FITTED: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
+    "spherical": lambda: (lt.SphericalGaussianMixture(2, random_state=0), (_rows(),)),
+    "diagonal": lambda: (lt.DiagonalGaussianMixture(2, random_state=0), (_rows(),)),
+    "full": lambda: (lt.GaussianMixture(2, random_state=0), (_rows(),)),
+    "tied": lambda: (lt.GaussianMixture(2, covariance_type="tied", random_state=0), (_rows(),)),
+    "auto": lambda: (lt.GaussianMixture("auto", random_state=0), (_rows(2),)),
+    "product": lambda: (lt.ProductMixture(2, random_state=0), (_rows(6),)),
+    "pearson": lambda: (
+        lt.PearsonMixture(),
+        (lt.datasets.make_pearson(500, random_state=0).samples,),
+    ),
+    "views": lambda: (lt.MultiViewMixture(2, random_state=0), (_views(),)),
+    "categorical": lambda: (lt.CategoricalHMM(2, random_state=0), (_chain(),)),
+    "gaussian hmm": lambda: (lt.GaussianHMM(2, random_state=0), (_points(),)),
+    "ica": lambda: (
+        lt.ICA(2, random_state=0),
+        (lt.datasets.make_ica(500, 2, 2, random_state=0).samples,),
+    ),
+    "pca": lambda: (lt.PCA(2), (_rows(),)),
+    "cca": lambda: (lt.CCA(1), (_rows()[:, :2], _rows()[:, 2:])),
+    "noisy or": lambda: (
+        lt.NoisyOrNetwork(2, random_state=0),
+        (lt.datasets.make_noisy_or(600, 10, 2, random_state=0).samples,),
+    ),
+    "regressions": lambda: (lt.MixtureOfRegressions(2, random_state=0), _regression()),
+    "communities": lambda: (
+        lt.MixedMembershipBlockModel(2, random_state=0),
+        (lt.datasets.make_block_model(120, 2, random_state=0).adjacency,),
+    ),
+    "tree": lambda: (
+        lt.LatentTree(random_state=0),
+        (lt.datasets.make_tree(300, 6, random_state=0).X,),
+    ),
+    "tucker classifier": lambda: (lt.TuckerClassifier((1, 1)), _labels()),
+    "cp regression": lambda: (lt.CPRegressor(2), _tensor_rows()),
+    "tucker regression": lambda: (lt.TuckerRegressor((2, 2)), _tensor_rows()),
+    "classifier": lambda: (lt.CPClassifier(1), _labels()),
+    "partial least squares": lambda: (lt.CPPLS(2), _tensor_rows()),
+    "topics": lambda: (
+        lt.LatentDirichletAllocation(2, random_state=0),
+        (lt.datasets.make_topics(200, 30, 2, random_state=0).counts,),
+    ),
+    "single topic": lambda: (
+        lt.SingleTopic(2, random_state=0),
+        (lt.datasets.make_single_topic(200, 30, 2, random_state=0).counts,),
+    ),
+}
+
+
+class _Tags(HTMLParser):
+    """The tags of a page that are open, and whether all were closed in turn."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.scripts = 0
+
+    def handle_starttag(self, tag: str, attrs: Any) -> None:
+        self.scripts += tag == "script"
+        if tag not in ("meta", "link", "img", "input", "br", "hr"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def _check_page(page: str, n_scripts: int) -> None:
+    tags = _Tags()
+    tags.feed(page)
+    assert not tags.open
+    assert tags.scripts == n_scripts
+    assert "http" not in page.replace("http-equiv", "").replace("http://www.w3.org", "")
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", FITTED)
+def test_words_picture_and_page(name: str, tmp_path: Any) -> None:
+    model, data = FITTED[name]()
+    with pytest.raises(NotFittedError):
+        model.summary()
+    model.fit(*data)
+    text = model.summary()
+    assert type(model).__name__ in text.splitlines()[0]
+    if hasattr(model, "certificate_"):
+        assert str(model.certificate_) in text
+    assert model.plot(*data).axes
+    path = model.report(tmp_path / "page.html", *data, title=HOSTILE)
+    page = path.read_text(encoding="utf-8")
+    assert HOSTILE not in page
+    is_topics = "topic" in name
+    _check_page(page, n_scripts=int(is_topics))
+    if not is_topics:
+        assert "data:image/png;base64," in page
+    if hasattr(model, "certificate_"):
+        assert model.certificate_.verdict in page
+
+
+def test_every_public_estimator_is_shown() -> None:
+    shown = {type(make()[0]).__name__ for make in FITTED.values()}
+    public = {
+        name
+        for name in lt.models.__all__
+        if hasattr(getattr(lt.models, name), "fit") and name != "TensorShape"
+    }
+    assert public <= shown
+
+
+@pytest.mark.parametrize("method", ["decompose", "tucker"])
+def test_decompositions(method: str, tmp_path: Any) -> None:
+    rng = np.random.default_rng(0)
+    tensor = lt.CPTensor(None, tuple(rng.random((n, 2)) for n in (5, 4, 3))).to_dense()
+    found = getattr(lt, method)(tensor, 2, random_state=0)
+    text = found.summary()
+    assert "residual" in text
+    if method == "decompose":
+        assert str(found.certificate) in text
+    assert found.plot().axes
+    page = found.report(tmp_path / "page.html", title="a & b").read_text(encoding="utf-8")
+    assert "a &amp; b" in page
+    _check_page(page, 0)
+
+
+def test_names_of_features_are_shown_and_escaped() -> None:
+    rows = _rows(3)
+    model = lt.GaussianMixture(2, random_state=0).fit(rows)
+    page = lt.report.model_report(model, rows, names=["height", HOSTILE, "width"])
+    assert "mean height" in page
+    assert HOSTILE not in page
+
+
+def test_what_needs_data_says_so(tmp_path: Any) -> None:
+    rows = _rows(3)
+    model = lt.GaussianMixture(2, random_state=0).fit(rows)
+    with pytest.raises(lt.InvalidInputError, match=r"plot\(X\)"):
+        model.plot()
+    # A page without data has no picture, and says the rest.
+    page = model.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "What was found" in page
+    assert "data:image/png" not in page
+    topics = lt.LatentDirichletAllocation(2, random_state=0).fit(
+        lt.datasets.make_topics(200, 30, 2, random_state=0).counts
+    )
+    with pytest.raises(lt.InvalidInputError, match="report"):
+        topics.report(tmp_path / "topics.html")
+    assert not (tmp_path / "topics.html").exists()
+
+
+def test_a_page_is_not_written_over_a_device(tmp_path: Any) -> None:
+    model = lt.PCA(1).fit(_rows(3))
+    with pytest.raises(lt.InvalidInputError):
+        model.report(tmp_path)
