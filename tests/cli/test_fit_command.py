@@ -470,3 +470,54 @@ def test_sequences_become_a_tree(run, planted, tmp_path):
     points = lt.datasets.make_tree(200, 5, model="gaussian", random_state=0).X
     table(tmp_path / "p.csv", named(points))
     assert run("tree", "p.csv", "--out", "points").exit_code == 0
+
+
+def test_a_page_in_place_of_a_folder(run, tmp_path):
+    rng = np.random.default_rng(0)
+    table("data.csv", {"left": rng.normal(size=200), "<b>": rng.normal(size=200)})
+    result = run("gaussian", "data.csv", "--components", 1, "--out", "page.html")
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "latensor fit gaussian data.csv" in page
+    assert "&lt;b&gt;" in page
+    assert "mean <b>" not in page
+    assert not (tmp_path / "page.html").is_dir()
+    assert run("gaussian", "data.csv", "--out", "none/page.html").exit_code == 2
+
+
+def test_a_saved_model_answers_for_other_rows(run, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.normal(size=(100, 2)), rng.normal(8, 1, (100, 2))])
+    table("data.csv", {"a": rows[:, 0], "b": rows[:, 1]})
+    table("more.csv", {"a": np.array([0.0, 8.0]), "b": np.array([0.0, 8.0])})
+    options = ("--components", 2, "--save", "model.npz")
+    assert run("gaussian", "data.csv", *options).exit_code == 0
+    result = run("gaussian", "more.csv", "--apply", "model.npz")
+    lines = [line for line in result.stdout.splitlines() if "," in line]
+    assert lines[0] == "row,component,probability"
+    model = lt.load(tmp_path / "model.npz")
+    expected = model.predict(np.array([[0.0, 0.0], [8.0, 8.0]]))
+    assert [int(line.split(",")[1]) for line in lines[1:3]] == expected.tolist()
+    assert run("gaussian", "more.csv", "--apply", "model.npz", "--out", "l.csv").exit_code == 0
+    assert (tmp_path / "l.csv").read_text().splitlines() == lines[:3]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("diagonal", "data.csv", "--apply", "model.npz"), "holds a GaussianMixture"),
+        (("gaussian", "data.csv", "--apply", "model.npz", "--components", 2), "no place beside"),
+        (("gaussian", "data.csv", "--apply", "model.npz", "--out", "x.npy"), "end with .csv"),
+        (("gaussian", "data.csv", "--apply", "none.npz"), "none.npz"),
+        (("gaussian", "data.csv", "--apply", "model.npz", "--out", "data.csv"), "overwrite"),
+        (("tree", "data.csv", "--apply", "model.npz"), "not for tree"),
+        (("ica", "data.csv", "--apply", "model.npz"), "--out FILE.npy"),
+    ],
+)
+def test_what_cannot_be_applied(run, arguments, words):
+    rows = np.random.default_rng(0).normal(size=(60, 2))
+    table("data.csv", {"a": rows[:, 0], "b": rows[:, 1]})
+    lt.GaussianMixture(1, random_state=0).fit(rows).save("model.npz")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert words in result.output

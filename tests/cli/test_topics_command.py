@@ -370,3 +370,34 @@ def test_help_shows_examples(run):
     shown = run("--help").output
     assert "latensor topics --apply model.npz new.txt --out mixtures.csv" in shown
     assert "[default: auto]" in shown
+
+
+def test_a_folder_of_texts(run, tmp_path):
+    folder = tmp_path / "speeches"
+    folder.mkdir()
+    subjects = ("cats dogs pets animals", "tensors moments topics words")
+    for number in range(40):
+        (folder / f"{number:02}.txt").write_text(f"{subjects[number % 2]} and the {number}")
+    out = tmp_path / "report.html"
+    result = run(folder, "--topics", 2, "--out", out, "--title", "My <speeches>")
+    assert result.exit_code == 0, result.output
+    page = out.read_text(encoding="utf-8")
+    assert "My &lt;speeches&gt;" in page
+    assert ".txt" in page
+
+
+def test_counts_with_words_lose_function_words(run, tmp_path):
+    rng = np.random.default_rng(0)
+    words = ["the", "cat", "dog", "tensor", "moment", "and"]
+    (tmp_path / "vocab.txt").write_text("\n".join(words))
+    entries = [(d + 1, w + 1, int(rng.integers(1, 4))) for d in range(60) for w in range(6)]
+    lines = ["60", "6", str(len(entries)), *(f"{d} {w} {c}" for d, w, c in entries)]
+    (tmp_path / "docword.txt").write_text("\n".join(lines))
+    call = (tmp_path / "docword.txt", "--vocab", tmp_path / "vocab.txt", "--topics", 2)
+    assert "2 stop words" in run(*call).output
+    kept = run(*call, "--keep-stop-words")
+    assert "stop words;" not in kept.output
+    assert " the " in kept.output.replace("\u2502", " ")
+    refused = run(*call, "--keep-stop-words", "--stop-words", "english")
+    assert refused.exit_code == 2
+    assert "exclude each other" in refused.output

@@ -17,9 +17,6 @@ from latensor.sources import Spool, read_documents
 from latensor.sources.vocabulary import read_vocabulary
 from latensor.sources.words import SelectedWords, WordChoice, word_frequencies
 
-# The least number of documents that a word of a text must stand in, for corpora of so many.
-_RARE = ((1000, 5), (200, 3), (50, 2), (0, 1))
-_FREQUENT = 0.5
 WORDING = Wording(
     {
         r"n_components\b": "--topics",
@@ -96,7 +93,8 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
     with keeping as kept_file:
         with WORDING.errors():
             counted = word_frequencies(kept_file)
-            settings = _settings(reading, choosing, counted[2])
+            has_words = not is_text and plain.vocabulary is not None
+            settings = _settings(reading, choosing, has_words, counted[2])
             choice = WordChoice(**{**settings, "stop_words": stop_words_of(settings["stop_words"])})
             allowed = np.broadcast_to(choice.keep(plain.vocabulary), counted[0].shape)
             kept = choice.within(*counted, allowed)
@@ -130,13 +128,19 @@ def _column(reading: Reading) -> str | int | None:
     return int(name) if is_table else name
 
 
-def _settings(reading: Reading, choosing: bool, n_documents: int) -> dict[str, Any]:
-    """Which words to keep, as arguments of `read_documents`: as asked, else what suits text."""
-    rare = next(least for size, least in _RARE if n_documents >= size)
-    stop_words = reading.stop_words or ("english" if choosing else "none")
+def _settings(
+    reading: Reading, choosing: bool, has_words: bool, n_documents: int
+) -> dict[str, Any]:
+    """Which words to keep, as arguments of `read_documents`: as asked, else what suits text.
+
+    Counts whose words have names lose function words as texts do; a list that the user gave for
+    texts is taken as it is.
+    """
+    suits = WordChoice.of_text(n_documents) if choosing else WordChoice()
+    stop_words = reading.stop_words or ("english" if choosing or has_words else "none")
     return {
-        "min_df": (rare if choosing else 1) if reading.min_df is None else reading.min_df,
-        "max_df": (_FREQUENT if choosing else 1.0) if reading.max_df is None else reading.max_df,
+        "min_df": suits.min_df if reading.min_df is None else reading.min_df,
+        "max_df": suits.max_df if reading.max_df is None else reading.max_df,
         "stop_words": None if stop_words == "none" else stop_words,
         "max_features": reading.max_features,
     }

@@ -30,6 +30,7 @@ from latensor.cli.options import Target, seed_option
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
+from latensor.whole_files import check_outputs
 
 _EPILOG = """\b
 Examples:
@@ -121,8 +122,9 @@ def _read_entry(word: str, value: str) -> int | float | None:
 @click.option(
     "--out",
     type=Target(),
-    metavar="DIR",
-    help=f"Folder for {ARRAYS}, {SUMMARY} and figures; made if it does not exist.",
+    metavar="DIR|FILE",
+    help=f"Folder for {ARRAYS}, {SUMMARY} and figures, made if it does not exist; or one page "
+    "about all of it (.html).",
 )
 def decompose(
     file: Path,
@@ -155,12 +157,19 @@ def decompose(
         return _execute(Run(source, console, seed, options), rank, tucker)
 
     show = print_components if tucker is None else print_tucker
+    inputs = [file, *(Path(name) for name in (mask, missing) if name is not None)]
     with errors_in_one_line(), printing() as console:
         if out is None:
             show(execute())
             return
+        if out.suffix.lower() in (".html", ".htm"):
+            check_outputs({"--out": out}, inputs)
+            run = execute()
+            run.found.report(out, title=file.name)
+            show(run)
+            say(console, f"The page is in {out}")
+            return
         names = frozenset({ARRAYS, SUMMARY, *FIGURES})
-        inputs = [file, *(Path(name) for name in (mask, missing) if name is not None)]
         with output_folder(out, COMMAND, names, inputs) as output:
             run = execute()
             save(run, output)

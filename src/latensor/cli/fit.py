@@ -15,11 +15,22 @@ from latensor.cli.console import printing
 from latensor.cli.findings import say
 from latensor.cli.fit_input import Reading
 from latensor.cli.fit_models import MODELS, find_model, settings_of
-from latensor.cli.fit_run import COMMAND, FILES, WORDING, Run, execute, print_findings, save
+from latensor.cli.fit_run import (
+    COMMAND,
+    FILES,
+    WORDING,
+    Run,
+    apply_model,
+    execute,
+    print_findings,
+    save,
+    write_page,
+)
 from latensor.cli.options import Target, jobs_option, seed_option
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
 from latensor.cli.shards import checkpoint_option, engine_option, fit_shards, is_sharded
+from latensor.whole_files import check_outputs
 
 _EPILOG = """\b
 Examples:
@@ -34,6 +45,8 @@ Examples:
   latensor fit tree primates.fasta --out primates
   latensor fit noisy-or symptoms.csv --components auto --out causes
   latensor fit regressions sales.csv --target price --components 2
+  latensor fit gaussian flowers.csv --components 3 --out flowers.html --save model.npz
+  latensor fit gaussian more.csv --apply model.npz --out labels.csv
   latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
 """
 _READING = ("columns", "array", "lengths", "weights", "target", "views", "kinds", "transpose")
@@ -155,8 +168,9 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
 @click.option(
     "--out",
     type=Target(),
-    metavar="DIR",
-    help="Folder for parameters (.json, .npz), an answer for every row and the figure.",
+    metavar="DIR|FILE",
+    help="Folder for parameters (.json, .npz), an answer for every row and the figure; or one page "
+    "about all of it (.html).",
 )
 @click.option(
     "--save",
@@ -164,6 +178,14 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     type=Target(),
     metavar="FILE",
     help="Where to write the model, for lt.load in Python (.npz).",
+)
+@click.option(
+    "--apply",
+    "learned",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A model that --save wrote: say what it makes of the rows of FILE, learn nothing. The "
+    "answers go to --out, or as CSV to the standard output.",
 )
 @engine_option
 @checkpoint_option
@@ -184,15 +206,25 @@ def fit(
             file, header=options["header"], **{name: options[name] for name in _READING}
         )
         arguments = _arguments(entry, options)
+        if options["learned"] is not None:
+            _refuse_learning(context)
+            done = apply_model(options["learned"], entry, reading, out)
+            click.echo(done, err=True)
+            return
         if is_sharded(file, options["engine"]):
             _fit_shards(entry, file, arguments, options, out, console)
             return
         run = Run(entry, reading, arguments, _typed(context), console)
         run.checkpoint = options["checkpoint"]
-        if out is None:
+        if out is None or out.suffix.lower() in (".html", ".htm"):
+            check_outputs({"--out": out, "--save": options["model_file"]}, [file])
             execute(run)
+            if out is not None:
+                write_page(run, out)
             _save_model(run.model, options, console)
             print_findings(run)
+            if out is not None:
+                say(console, f"The page is in {out}")
             return
         with output_folder(out, COMMAND, FILES, [file]) as output:
             execute(run)
@@ -200,6 +232,18 @@ def fit(
             _save_model(run.model, options, console)
         print_findings(run)
         say(console, f"Saved in {out}: {', '.join(output.names)}")
+
+
+def _refuse_learning(context: click.Context) -> None:
+    """Options that change what is learned have no place where nothing is."""
+    reads = {"model", "file", "out", "learned", "header", *_READING}
+    for parameter in context.command.params:
+        name = parameter.name or ""
+        if name in reads or context.get_parameter_source(name) is ParameterSource.DEFAULT:
+            continue
+        raise Refusal(
+            f"{parameter.opts[0]} has no place beside --apply: the model is learned already"
+        )
 
 
 def _fit_shards(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import click
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -26,10 +28,13 @@ from latensor.cli.fit_record import (
     write_answers,
 )
 from latensor.cli.progress import Meter, progress_meter
+from latensor.cli.refusal import Refusal
 from latensor.cli.saving import SUMMARY, Output
 from latensor.cli.wording import Wording
+from latensor.report import Reproduction, write_model_report
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.topic_page import installed_versions
+from latensor.whole_files import check_outputs, whole_stream
 
 COMMAND = "latensor fit"
 # Components that are listed one by one.
@@ -155,6 +160,33 @@ def _likelihood(run: Run, meter: Meter) -> str:
     return text
 
 
+def write_page(run: Run, path: Path) -> None:
+    """Write one page about the model."""
+    data = run.data
+    assert data is not None
+    how = Reproduction(
+        command=run.command,
+        snippet=snippet(run.entry, data, run.arguments),
+        versions=installed_versions(),
+        seconds={"fit": run.seconds},
+    )
+    with progress_meter(run.console) as meter:
+        meter.step("writing the page")
+        write_model_report(
+            run.model,
+            path,
+            *data.arguments,
+            names=_names(data),
+            title=run.reading.file.name,
+            reproduction=how,
+        )
+
+
+def _names(data: Data) -> tuple[str, ...] | None:
+    """What columns are called, where it is more than a number."""
+    return None if all(name.isdecimal() for name in data.names) else data.names
+
+
 def save(run: Run, output: Output, figure: bool) -> None:
     """Write the parameters, an answer for every row, the figure and the summary."""
     assert run.data is not None
@@ -206,9 +238,38 @@ def _draw(run: Run, output: Output) -> None:
         return
     data = run.data
     assert data is not None
-    # Numbers say no more than the places of the columns.
-    names = None if all(name.isdecimal() for name in data.names) else data.names
     figure = plots.picture(
-        run.model, *data.arguments, names=names, sample_weight=data.sample_weight
+        run.model, *data.arguments, names=_names(data), sample_weight=data.sample_weight
     )
     draw(figure, output.open(run.entry.kind.picture))
+
+
+def apply_model(path: Path, entry: Entry, reading: Reading, out: Path | None) -> str:
+    """Write what a saved model says of the rows of a file; the standard output takes CSV.
+
+    Returns
+    -------
+    str, a sentence about it
+    """
+    kind = entry.kind
+    if kind.write is not None:
+        raise Refusal(f"--apply is not for {entry.name}: it is about the {kind.noun[0]} it learned")
+    suffix = Path(kind.result).suffix
+    if out is None and suffix != ".csv":
+        raise Refusal(f"--apply gives arrays for {entry.name}: say where to, --out FILE{suffix}")
+    if out is not None and out.suffix.lower() != suffix:
+        raise Refusal(f"--out={out} must end with {suffix}")
+    check_outputs({"--out": out}, [path, reading.file])
+    model = lt.load(path, "model")
+    if type(model).__name__ != entry.model:
+        raise Refusal(f"{path} holds a {type(model).__name__}, {entry.name} is a {entry.model}")
+    data = entry.read(reading)
+    with WORDING.errors():
+        if out is None:
+            stream = io.BytesIO()
+            write_answers(kind.result, stream, model, data)
+            click.echo(stream.getvalue().decode("utf-8"), nl=False)
+            return f"{data.n_rows:,} rows by the model in {path}"
+        with whole_stream(out, gzipped=False) as target:
+            write_answers(kind.result, target, model, data)
+    return f"{data.n_rows:,} rows by the model in {path}: {out}"

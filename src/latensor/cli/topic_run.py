@@ -118,7 +118,7 @@ def _described(
         corpus.documents,
         title=wish.title or reading.file.name,
         excerpts=None if texts is None else texts.excerpts,
-        names=wish.names,
+        names=wish.names or getattr(texts, "names", None),
         n_words=wish.n_words,
         n_examples=n_examples,
         reproduction=reproduction,

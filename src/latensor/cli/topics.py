@@ -33,6 +33,7 @@ Examples:
   latensor topics reviews.txt                        one document a line; choose how many topics
   latensor topics reviews.jsonl.gz --text-column body --topics 40 --out report.html
   latensor topics reviews.csv --stop-words none --min-df 0.001 --save model.npz
+  latensor topics speeches --topics 12 --title Speeches --out report.html    a folder of texts
   latensor topics docword.nips.txt.gz --vocab vocab.nips.txt --topics 50
   latensor topics --apply model.npz new.txt --out mixtures.csv
   latensor topics 'shards/*.jsonl.gz' --engine dask://127.0.0.1:8786 --topics 50 --save model.npz
@@ -43,6 +44,8 @@ _LEARNING = {
     "min_df": "--min-df",
     "max_df": "--max-df",
     "stop_words": "--stop-words",
+    "keep_stop_words": "--keep-stop-words",
+    "title": "--title",
     "max_features": "--max-features",
     "seed": "--seed",
     "refine": "--refine",
@@ -132,8 +135,10 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 @click.option(
     "--stop-words",
     metavar="english|none|FILE",
-    help="Words to leave out, as a list that is known or a file.  [default for text: english]",
+    help="Words to leave out, as a list that is known or a file.  [default where words have "
+    "names: english]",
 )
+@click.option("--keep-stop-words", is_flag=True, help="Leave no stop words out: --stop-words none.")
 @click.option(
     "--max-features",
     type=click.IntRange(min=1),
@@ -166,6 +171,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     metavar="FILE",
     help="Where to write the report (.html) or, with --apply, the shares (.csv or .npz).",
 )
+@click.option("--title", metavar="TEXT", help="What the report calls it.  [default: FILE]")
 @click.option(
     "--save",
     type=Target(),
@@ -184,12 +190,17 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
     """Learn the topics of the documents in FILE and say how far to trust them.
 
     FILE is text with one document a line, JSON lines, CSV, or word counts (UCI bag-of-words,
-    LDA-C), plain or compressed by gzip. Texts are lowercased. Without --out and --save nothing is
+    LDA-C), plain or compressed by gzip; or a folder with a text file for every document. Texts are
+    lowercased. Without --out and --save nothing is
     written. Topics and documents count from 0, as in Python.
 
     With --apply, FILE is read with the words of a saved model, and the share of every topic in
     every document goes to --out or, as CSV, to the standard output.
     """
+    if options["keep_stop_words"]:
+        if options["stop_words"] is not None:
+            raise Refusal("--keep-stop-words and --stop-words exclude each other: give one")
+        options["stop_words"] = "none"
     reading = Reading(
         file=options["file"],
         format=options["kind"],
@@ -260,6 +271,7 @@ def _learn(
         jobs=options["jobs"],
         n_words=options["words"],
         command=command,
+        title=options["title"] or "",
         checkpoint=options["checkpoint"],
     )
     learned = learn(reading, wish, console, _EXAMPLES if out is not None else 0)
@@ -299,5 +311,5 @@ def _command(context: click.Context) -> str:
         typed = context.get_parameter_source(parameter.name or "")
         is_option = isinstance(parameter, click.Option) and value is not None
         if is_option and typed is not ParameterSource.DEFAULT:
-            words += [parameter.opts[0], str(value)]
+            words += [parameter.opts[0], *([] if value is True else [str(value)])]
     return shlex.join(words)

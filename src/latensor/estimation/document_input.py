@@ -29,6 +29,8 @@ from latensor.sources.partitioned_documents import (
 )
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
+from latensor.sources.text import TextSource
+from latensor.sources.texts import as_text_source, is_folder, is_texts
 
 # Rows of a batch where a matrix is cut.
 _ROWS = 65536
@@ -48,6 +50,8 @@ def document_source(
     if isinstance(documents, Partitioned):
         check_unmatched(sample_weight)
         return _partitioned_source(estimator, documents, reset=reset)
+    if is_texts(documents) or is_folder(documents):
+        documents = read_texts(estimator, documents, reset=reset)
     if is_count_matrix(documents):
         counts, weights = read_counts(estimator, documents, sample_weight, reset=reset)
         _check_weights(weights)
@@ -78,6 +82,17 @@ def document_source(
     if reset:
         _begin(estimator, source.n_features, source.vocabulary, dtype)
     return found
+
+
+def read_texts(estimator: Any, texts: Any, *, reset: bool) -> TextSource:
+    """Strings, or files in a folder, as counts: of their words for a new estimator, else of its."""
+    known = None if reset else getattr(estimator, "vocabulary_", None)
+    if known is None and not reset:
+        raise InvalidInputError(
+            f"X holds text, but {type(estimator).__name__} has seen counts of words without names: "
+            "give counts"
+        )
+    return as_text_source(texts, known)
 
 
 def _partitioned_source(estimator: Any, given: Partitioned, *, reset: bool) -> Source:

@@ -54,7 +54,11 @@ def model_summary(model: Any) -> str:
 
 
 def model_report(
-    model: Any, *data: Any, names: Sequence[object] | None = None, title: str | None = None
+    model: Any,
+    *data: Any,
+    names: Sequence[object] | None = None,
+    title: str | None = None,
+    reproduction: Reproduction | None = None,
 ) -> str:
     """One page of HTML about a fitted model or a decomposition that loads nothing.
 
@@ -64,6 +68,7 @@ def model_report(
     *data : what `fit` was given, for the picture
     names : what the features are called; by default what the model knows
     title : str, of the page; by default the name of the model
+    reproduction : how to get the same again; by default the settings and versions
 
     Returns
     -------
@@ -79,7 +84,7 @@ def model_report(
         ("picture", "Picture", _picture(model, data, names)),
         ("certificate", "Trust", _trust(model)),
         ("choice", "How many", _choice(model)),
-        ("reproduce", "Reproduce", reproducing(_reproduction(model))),
+        ("reproduce", "Reproduce", reproducing(reproduction or _reproduction(model))),
     ]
     present = [(anchor, name, body) for anchor, name, body in sections if body is not None]
     whole = heading if title is None else f"{heading}: {called}"
@@ -92,6 +97,7 @@ def write_model_report(
     *data: Any,
     names: Sequence[object] | None = None,
     title: str | None = None,
+    reproduction: Reproduction | None = None,
 ) -> Path:
     """Write the page about a model into a file, whole or not at all: `model.report(path, X)`.
 
@@ -100,7 +106,7 @@ def write_model_report(
     Parameters
     ----------
     path : file to write
-    model, *data, names, title : as for `model_report`
+    model, *data, names, title, reproduction : as for `model_report`
     """
     if hasattr(model, "top_words"):
         _check_fitted(model)
@@ -111,7 +117,7 @@ def write_model_report(
             )
         documents = as_source(data[0])
         return write_report(page_of(model, documents, title=title or type(model).__name__), path)
-    page = model_report(model, *data, names=names, title=title)
+    page = model_report(model, *data, names=names, title=title, reproduction=reproduction)
     with whole_text(path) as stream:
         stream.write(page)
     return Path(path)

@@ -9,6 +9,7 @@ from latensor.sources.partitions import Partitioned, partitions
 from latensor.sources.shard_files import shards
 from latensor.sources.source import DocumentSource, as_source
 from latensor.sources.spool import Spool
+from latensor.sources.texts import as_text_source
 from latensor.sources.tree import Tree, robinson_foulds
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Spool",
     "Tree",
     "as_source",
+    "as_text_source",
     "from_dask",
     "from_spark",
     "partitions",

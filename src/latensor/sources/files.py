@@ -16,6 +16,7 @@ from latensor.sources.separated_values import SeparatedValuesReader
 from latensor.sources.source import DocumentSource
 from latensor.sources.stream import Progress, TextFile
 from latensor.sources.text import TextReader, TextSource
+from latensor.sources.texts import FolderReader
 from latensor.sources.tokens import TOKEN_PATTERN, Tokenizer
 from latensor.sources.vocabulary import as_vocabulary
 from latensor.sources.words import WordChoice, select
@@ -48,14 +49,15 @@ def read_documents(
     batch_size: int = 4096,
     progress: Progress | None = None,
 ) -> DocumentSource:
-    """The documents of a file as a source of word counts, in constant memory.
+    """The documents of a file, or of a folder, as a source of word counts, in constant memory.
 
-    The file is plain or compressed by gzip. Texts are counted as by scikit-learn's
+    The file is plain or compressed by gzip. Of a folder, and the folders in it, every text file
+    (.txt, .text, .md, .rst) is a document. Texts are counted as by scikit-learn's
     CountVectorizer with the same options, columns in the order of the sorted words.
 
     Parameters
     ----------
-    path : regular file; it is read on every pass and must not change
+    path : regular file or folder; it is read on every pass and must not change
     format : None tells it from the content and, where that leaves a doubt, from the name. One of
         "uci" (bag-of-words: D, W and the number of entries in the first lines, then
         `document word count`, counted from 1), "ldac" (`n word:count ...`, words counted from 0),
@@ -87,13 +89,20 @@ def read_documents(
     """
     if progress is not None and not callable(progress):
         raise InvalidInputError(f"progress={progress!r} must be a function of three numbers")
-    file = TextFile(path, progress)
     if format is not None and format not in _FORMATS:
         raise InvalidInputError(f"format={format!r} must be one of {', '.join(_FORMATS)}, or None")
     check_positive_int(batch_size, "batch_size")
     tokenizer = Tokenizer(token_pattern, lowercase)
     choice = WordChoice(min_df, max_df, max_features, stop_words)
     words = as_vocabulary(vocabulary)
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
+        if format not in (None, "text") or text_column is not None:
+            raise InvalidInputError(
+                f"{os.fsdecode(path)} is a folder, in which every text file is a document: format "
+                "and text_column have no meaning for it"
+            )
+        return TextSource(FolderReader(path, progress), tokenizer, words, choice, batch_size)
+    file = TextFile(path, progress)
     kind = format or _detected(file, text_column)
     if text_column is not None and kind not in ("jsonl", "csv"):
         raise InvalidInputError(

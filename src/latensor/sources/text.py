@@ -12,7 +12,6 @@ from latensor.exceptions import InvalidInputError
 from latensor.sources.assembly import Assembly
 from latensor.sources.source import DocumentSource
 from latensor.sources.spool import Spool
-from latensor.sources.stream import TextFile
 from latensor.sources.tokens import Numbering, Tokenizer
 from latensor.sources.words import SelectedWords, WordChoice, drop, word_frequencies
 
@@ -24,12 +23,23 @@ class Texts(NamedTuple):
     bytes_read: int
 
 
-class TextReader(Protocol):
-    """A format of files that hold texts: gives them in order, and afresh on each pass."""
+class TextPlace(Protocol):
+    """Where texts stand: what it is called, and who is told how far a pass has come."""
 
     @property
-    def file(self) -> TextFile:
-        """The file that is read."""
+    def name(self) -> str:
+        """What error messages call it."""
+
+    def report(self, bytes_read: int, documents: int) -> None:
+        """Tell how far a pass has come."""
+
+
+class TextReader(Protocol):
+    """Something that holds texts: gives them in order, and afresh on each pass."""
+
+    @property
+    def file(self) -> TextPlace:
+        """What is read."""
 
     def __iter__(self) -> Iterator[Texts]:
         """All documents."""
@@ -135,6 +145,11 @@ class TextSource:
     def __iter__(self) -> Iterator[Any]:
         """Batches of `batch_size` documents."""
         return iter(self._counted)
+
+    @property
+    def names(self) -> list[str] | None:
+        """What the documents are called: the files of a folder; None where they have no names."""
+        return getattr(self._reader, "names", None)
 
     def excerpts(self, document_numbers: Iterable[int]) -> dict[int, str]:
         """The texts of some documents, found in one pass over the file.

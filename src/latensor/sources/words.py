@@ -15,6 +15,11 @@ from latensor.sources.counts import canonical
 from latensor.sources.source import DocumentSource
 from latensor.sources.stop_words import ENGLISH
 
+# The least number of documents that a word of a text must stand in, for corpora of so many; and the
+# largest share of them.
+_RARE = ((1000, 5), (200, 3), (50, 2), (0, 1))
+_FREQUENT = 0.5
+
 
 @dataclass(frozen=True)
 class WordChoice:
@@ -40,6 +45,12 @@ class WordChoice:
         if self.max_features is not None:
             check_positive_int(self.max_features, "max_features")
         object.__setattr__(self, "stop_words", _as_stop_words(self.stop_words))
+
+    @classmethod
+    def of_text(cls, n_documents: int) -> WordChoice:
+        """What suits running text: no grammar, and no slips of the pen that few documents hold."""
+        rare = next(least for size, least in _RARE if n_documents >= size)
+        return cls(min_df=rare, max_df=_FREQUENT, stop_words="english")
 
     @property
     def needs_frequencies(self) -> bool:

@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import check_positive_int, generator
 from latensor.arrays.randomness import RandomState
 from latensor.diagnostics.coherence import coherence
-from latensor.estimation.document_input import read_counts
+from latensor.estimation.document_input import read_counts, read_texts
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
 from latensor.sources import DocumentSource, MatrixSource
 from latensor.sources.passes import over
+from latensor.sources.texts import is_folder, is_texts
 
 _ROWS = 65536
 
@@ -100,6 +101,8 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
 
     def _read_batches(self, documents: object) -> Any:
         """Documents of any kind as CSR batches, checked against the words of the model."""
+        if is_texts(documents) or is_folder(documents):
+            return read_texts(self, documents, reset=False)
         if isinstance(documents, DocumentSource):
             if documents.n_features != self.n_features_in_:
                 raise InvalidInputError(
