@@ -176,7 +176,7 @@ def test_bad_vocabulary_files(content, message, tmp_path):
 def test_what_is_no_file(tmp_path):
     with pytest.raises(InvalidInputError, match=r"none.txt cannot be read: No such file"):
         read_documents(tmp_path / "none.txt")
-    with pytest.raises(InvalidInputError, match="is a directory"):
+    with pytest.raises(InvalidInputError, match="is a folder without text files"):
         read_documents(tmp_path)
     with pytest.raises(InvalidInputError, match="path must name a file"):
         read_documents(3)
