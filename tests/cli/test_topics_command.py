@@ -249,7 +249,6 @@ def test_words_with_capitals_are_found_as_they_stand(run, tmp_path, texts):
 
 BAD = {
     "missing file": (["{folder}/none.txt"], "cannot be read"),
-    "folder": (["{folder}"], "is a folder without text files"),
     "truncated": (["{truncated}"], "truncated"),
     "empty": (["{empty}"], "is empty"),
     "vocabulary too short": (["{uci}", "--vocab", "{short}"], "--vocab holds 2 words"),
