@@ -1,4 +1,4 @@
-"""Whether the top words of a topic occur in the same documents (NPMI, U_mass)."""
+"""Whether the top words of a topic occur in the same documents (NPMI, C_v, U_mass)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.sources.passes import over
 
-MEASURES = ("npmi", "u_mass")
+MEASURES = ("npmi", "c_v", "u_mass")
+# What keeps the logarithm of pairs that never meet finite, as gensim has it.
+_NEVER = 1e-12
 
 
 def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> Any:
@@ -19,17 +21,20 @@ def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> 
     With D(v) and D(v, u) the documents that hold one word and both, of D in all,
 
         npmi    log(D D(v, u) / (D(v) D(u))) / -log(D(v, u) / D), from -1 (never together) to 1
+        c_v     the cosine between a word's NPMI with all top words and the sum of theirs, averaged
+                over the words (Roeder, Both, Hinneburg 2015); documents are the windows, where
+                gensim slides one of 110 words within longer ones
         u_mass  log((D(v, u) + 1) / D(u)), u the more probable word of the topic
 
     Parameters
     ----------
     top_words : (k, n) ints, the columns of the words, most probable first
     batches : documents as CSR arrays (n_b, V), gone through once
-    measure : "npmi" or "u_mass"
+    measure : "npmi", "c_v" or "u_mass"
 
     Returns
     -------
-    (k,) array, the average over the pairs of words
+    (k,) array, the average over the pairs of words, or over the words
     """
     if measure not in MEASURES:
         raise InvalidInputError(f"measure={measure!r} must be one of {', '.join(MEASURES)}")
@@ -48,12 +53,25 @@ def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> 
     first, second = np.triu_indices(place.shape[1], 1)
     if not len(first):
         raise InvalidInputError("coherence needs at least two words a topic")
+    if measure == "c_v":
+        return np.array([_c_v(together[np.ix_(row, row)] / max(n_documents, 1)) for row in place])
     better, worse = place[:, first], place[:, second]
     both = together[better, worse]
     if measure == "u_mass":
         known = np.maximum(single[better], 1.0)
         return np.log((both + 1.0) / known).mean(axis=1)
     return _npmi(both, single[better], single[worse], max(n_documents, 1)).mean(axis=1)
+
+
+def _c_v(joint: Any) -> float:
+    """The measure of one topic, from the shares (n, n) of documents that hold two of its words."""
+    single = np.diag(joint)
+    seen = joint + _NEVER
+    expected = np.maximum(np.outer(single, single), _NEVER)
+    vectors = np.log(seen / expected) / np.maximum(-np.log(seen), _NEVER)
+    total = vectors.sum(axis=0)
+    lengths = np.linalg.norm(vectors, axis=1) * np.linalg.norm(total)
+    return float(np.mean(vectors @ total / np.maximum(lengths, _NEVER)))
 
 
 def _npmi(both: Any, one: Any, other: Any, total: int) -> Any:

@@ -17,6 +17,7 @@ from latensor.diagnostics.coherence import coherence
 from latensor.estimation.document_input import read_counts, read_texts
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
+from latensor.models.topics.exploration import TopicExploration
 from latensor.sources import DocumentSource, MatrixSource
 from latensor.sources.passes import over
 from latensor.sources.texts import is_folder, is_texts
@@ -24,7 +25,7 @@ from latensor.sources.texts import is_folder, is_texts
 _ROWS = 65536
 
 
-class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
+class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
     """What can be read off topics once they are found; a model adds mixtures and completion."""
 
     components_: Any
@@ -92,7 +93,7 @@ class TopicInference(ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type
         Parameters
         ----------
         X : documents to count in, as for `fit`
-        measure : "npmi" (-1 to 1) or "u_mass" (0 at most)
+        measure : "npmi" (-1 to 1), "c_v" (0 to 1) or "u_mass" (0 at most)
         n_words : int, top words of a topic
         """
         check_is_fitted(self)
