@@ -20,6 +20,7 @@ _HOMES = {
     "datasets": (),
     "decomposition": (
         "Decomposition",
+        "complete",
         "constraints",
         "decompose",
         "parafac2",

@@ -18,6 +18,7 @@ from latensor.arrays import low_rank_approximation as low_rank_approximation
 from latensor.arrays import pseudo_inverse as pseudo_inverse
 from latensor.arrays import truncated_svd as truncated_svd
 from latensor.decomposition import Decomposition as Decomposition
+from latensor.decomposition import complete as complete
 from latensor.decomposition import constraints as constraints
 from latensor.decomposition import decompose as decompose
 from latensor.decomposition import parafac2 as parafac2

@@ -369,7 +369,7 @@ def damaged(folder):
     ("good.npy --tucker 2 --ridge 1", "--ridge goes with --rank"),
     ("good.npy --rank 1 --mask none.npy", "--mask=none.npy is not a file"),
     ("good.npy --rank 1 --mask nan.npy", "has shape (2, 3, 4), but the tensor has shape (4, 5, 6)"),
-    ("good.npy --rank 1 --mask hidden.npy", "hides all of slice 2 of mode 0"),
+    ("good.npy --rank 1 --mask hidden.npy", "slice 2 of mode 0"),
     ("good.npy --rank 1 --mask a --missing b", "give one of them"),
     ("two.npz --array a --rank 1 --mask z", "neither an array of two.npz nor a file"),
     ("two.npz --array a --rank 1 --mask c", "has shape (3,)"),

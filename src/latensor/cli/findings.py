@@ -36,6 +36,7 @@ WORDING = Wording(
 _ENDINGS = {
     "CONVERGED": "converged",
     "TARGET_REACHED": "the residual is as small as asked for",
+    "UNCONFIRMED": "not confirmed by entries left out of the fit",
     "MAX_ITER": "ended before it converged; raise --max-iter",
     "STOPPED": "stopped",
 }

@@ -18,6 +18,7 @@ from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquare
 from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
 from latensor.decomposition.algorithms.tensorization import Tensorization
 from latensor.decomposition.auto import Automatic
+from latensor.decomposition.complete import complete
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Progress
 from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
@@ -64,6 +65,7 @@ __all__ = [
     "TensorPCA",
     "Tensorization",
     "TuckerDecomposition",
+    "complete",
     "constraints",
     "decompose",
     "parafac2",

@@ -91,7 +91,7 @@ def origin_of(tensor: Any, mask: Any) -> Origin:
 def _is_small(tensor: Any) -> bool:
     held: Any = getattr(tensor, "array", tensor)
     if hasattr(held, "coordinates"):
-        return int(held.nnz) <= _KEPT
+        return int(held.nnz if hasattr(held, "nnz") else held.entries.size) <= _KEPT
     if isinstance(held, CPTensor | TuckerTensor):
         return True
     return is_array(held) and prod(held.shape) <= _KEPT
@@ -125,6 +125,9 @@ class Decomposition(Presented):
     mode_labels : one ModeLabels (`name`, `values`) per mode, where the data were a pandas DataFrame
         or an xarray DataArray; figures show them
     method : str, the algorithm that found the components, of those that "auto" chooses among
+    held_out_error : float or None, where entries were missing: the norm of what a fit to all
+        observed entries but a few missed at these, relative to theirs. It is what to expect where
+        nothing was observed; None where too few entries were observed to leave any out
     """
 
     tensor: CPTensor
@@ -137,6 +140,7 @@ class Decomposition(Presented):
     sparse: SparseTensor | None = field(default=None, repr=False)
     mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
     method: str = field(default="", repr=False)
+    held_out_error: float | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:
@@ -199,7 +203,8 @@ class Decomposition(Presented):
 
     def __repr__(self) -> str:
         shape = " x ".join(str(d) for d in self.tensor.shape)
+        held_out = "" if self.held_out_error is None else f"held out {self.held_out_error:.4g}, "
         return (
-            f"Decomposition({shape}, rank {self.rank}, residual {self.residual:.4g}, "
+            f"Decomposition({shape}, rank {self.rank}, residual {self.residual:.4g}, {held_out}"
             f"{self.n_iter} iterations, {self.status.name})"
         )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import resolve, to_host
-from latensor.decomposition.optimize.masked import Observed, observe
+from latensor.decomposition.optimize.masked import Observed, observe, sufficient_entries
 from latensor.decomposition.result import Status
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
@@ -71,6 +71,8 @@ class Certificate(Findings):
     residual : float or None, relative Frobenius norm of what the model leaves over (with a mask: of
         the observed entries)
     observed : int or None, the number of observed entries where there is a mask
+    sufficient : int or None, how many of them suffice in practice where they are drawn evenly
+    held_out_error : float or None, relative error at observed entries that were left out of a fit
     uniqueness : Uniqueness, with the k-ranks
     condition : ConditionNumber of the decomposition
     core_consistency : float or None, in per cent; needs the tensor
@@ -100,6 +102,8 @@ class Certificate(Findings):
     errors: ErrorBars | None
     bounds: PerturbationBounds | None
     status: Status | None = None
+    sufficient: int | None = None
+    held_out_error: float | None = None
 
     @property
     def headline(self) -> str:
@@ -178,8 +182,9 @@ def certify(
         mask = origin.mask
     seen = None
     if mask is not None:
-        seen = observe(DenseTensor(np.zeros(cp.shape)) if data is None else data, mask)
-        left_over, residual = _observed_residuals(decomposition, components, seen, data is not None)
+        known = data is not None or isinstance(mask, Observed)
+        seen = mask if isinstance(mask, Observed) else observe(_shaped(data, cp.shape), mask)
+        left_over, residual = _observed_residuals(decomposition, components, seen, known)
         moved = observed_sensitivity(components, seen.coordinates)
         data = None  # core consistency and the theorems are for whole tensors
     else:
@@ -208,7 +213,14 @@ def certify(
         errors=errors,
         bounds=_bounds(cp, components, data, noise, second_moment, second_moment_noise),
         status=getattr(decomposition, "status", None),
+        sufficient=None if seen is None else sufficient_entries(components.shape, components.rank),
+        held_out_error=getattr(decomposition, "held_out_error", None),
     )
+
+
+def _shaped(data: Contractible | None, shape: tuple[int, ...]) -> Contractible:
+    """The data, or zeros in their place where only the mask is known."""
+    return DenseTensor(np.zeros(shape)) if data is None else data
 
 
 def _check_noise(value: object, name: str) -> None:

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array, to_host
 from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import degeneracy
 from latensor.diagnostics.rank_evidence import RankEvidence
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
-from latensor.tensors.dense import DenseTensor
 
 # The share of the observed entries that each split holds back.
 _HELD_BACK = 0.1
@@ -51,6 +50,7 @@ class HeldOutExamination:
                 "or more"
             )
         observed = observe(data, mask)
+        self.observed = observed
         self.data = data
         self.shape = tuple(data.shape)
         self.coordinates = observed.coordinates
@@ -94,13 +94,16 @@ class HeldOutExamination:
         """Fit the next rank and see how well it predicts what it was not shown."""
         squares, losses, energy, first = [], 0.0, 0.0, None
         for split, held in enumerate(self.splits):
-            fit = decompose(
-                self.data,
-                rank,
-                algorithm=Automatic(thorough=False),
-                mask=self._mask(held),
-                random_state=self.seed + 1000 * split + rank,
-            )
+            with warnings.catch_warnings():
+                # Of a rank that is too high; what it is worth shows at the entries held back.
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                fit = decompose(
+                    self.data,
+                    rank,
+                    algorithm=Automatic(thorough=False),
+                    mask=self._shown(held),
+                    random_state=self.seed + 1000 * split + rank,
+                )
             first = fit.tensor if first is None else first
             squares.append(np.abs(self.values[held] - self._predicted(fit.tensor, held)) ** 2)
             part = self.squared_norm - float(np.vdot(self.values[held], self.values[held]).real)
@@ -125,17 +128,11 @@ class HeldOutExamination:
             held_out=self._relative(rank),
         )
 
-    def _mask(self, held: Array) -> Any:
-        """The mask without the entries that are held back."""
+    def _shown(self, held: Array) -> Observed:
+        """The observed entries without those that are held back."""
         kept = np.ones(self.entries, dtype=bool)
         kept[held] = False
-        rows = np.stack([index[kept] for index in self.coordinates], axis=1)
-        if isinstance(self.data, DenseTensor):
-            mask = np.zeros(self.shape, dtype=bool)
-            mask[tuple(rows.T)] = True
-            return mask
-        kind: Any = type(self.data)
-        return kind(rows, np.ones(len(rows)), self.shape)
+        return self.observed.take(np.flatnonzero(kept))
 
     def _predicted(self, tensor: CPTensor, held: Array) -> Array:
         terms: Array = to_host(tensor.weights)[None, :]

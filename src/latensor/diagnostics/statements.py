@@ -28,6 +28,7 @@ def statements(certificate: Certificate) -> tuple[Statement, ...]:
     writers: tuple[Callable[[Certificate], Statement | None], ...] = (
         _fit,
         _convergence,
+        _held_out,
         _uniqueness,
         _stability,
         _consistency,
@@ -90,6 +91,12 @@ def _convergence(certificate: Certificate) -> Statement | None:
         return None
     if status is Status.CONVERGED:
         return Statement("Convergence", GOOD, "the fit converged.")
+    if status is Status.UNCONFIRMED:
+        return Statement(
+            "Convergence",
+            CAUTION,
+            "different starts led to different fits, of which this is the best.",
+        )
     where = "when it reached `target`" if status is Status.TARGET_REACHED else "before it converged"
     return Statement(
         "Convergence",
@@ -97,6 +104,28 @@ def _convergence(certificate: Certificate) -> Statement | None:
         f"the fit ended {where}: the components may still move, by more than the errors below "
         "say. Pass it as `init` to go on.",
     )
+
+
+def _held_out(certificate: Certificate) -> Statement | None:
+    observed, error = certificate.observed, certificate.held_out_error
+    if observed is None or certificate.sufficient is None:
+        return None
+    if observed == math.prod(certificate.shape):
+        return None
+    few = certificate.sufficient > observed
+    count = f"{observed:,} entries were observed, where {certificate.sufficient:,} are usually enough"
+    if certificate.status is Status.UNCONFIRMED:
+        text = "not confirmed where nothing was observed"
+        if error is not None:
+            text += f": entries left out of the fit are missed by {error:.2g} of their norm"
+        advice = f" {count}." if few else " Try another rank or a ridge."
+        return Statement("Missing entries", BAD, f"{text}.{advice}")
+    if error is None:
+        text = "no entries were left out to check the fit by."
+        return Statement("Missing entries", CAUTION if few else UNKNOWN, text)
+    text = f"expect an error of {error:.2g} of their norm, as at entries left out of the fit."
+    # The error was measured, so that few entries are no reservation about it.
+    return Statement("Missing entries", GOOD, f"{text} {count}." if few else text)
 
 
 def _uniqueness(certificate: Certificate) -> Statement:

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from latensor.arrays import Array, describe, is_complex, like, matmul, resolve, to_host
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.coordinates import check_coordinates
 from latensor.tensors.factored import FactoredTensor
 
 
@@ -105,6 +108,23 @@ class CPTensor(FactoredTensor):
 
     def _spread(self, mode: int, coefficients: Array, terms: slice) -> Array:
         return matmul(self._namespace, self.factors[mode][:, terms], coefficients)
+
+    def at(self, coordinates: object) -> Array:
+        """The entries at some coordinates, without forming the tensor.
+
+        Parameters
+        ----------
+        coordinates : (n, order) whole numbers counted from 0
+
+        Returns
+        -------
+        (n,) array
+        """
+        rows, _ = check_coordinates(np.asarray(coordinates), self.shape)
+        terms = self.weights
+        for factor, index in zip(self.factors, rows.T, strict=True):
+            terms = terms * factor[index.astype(np.int64), :]
+        return terms.sum(-1)
 
     @property
     def is_symmetric(self) -> bool:

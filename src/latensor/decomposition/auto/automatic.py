@@ -5,16 +5,22 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
-from latensor.decomposition.auto.complete import STARTS, complete_entries
+from latensor.decomposition.auto.complete import WILD, Completion, complete_entries, wildness
 from latensor.decomposition.auto.constrained import Constraints, fit_constrained
 from latensor.decomposition.auto.core import EXACT, Fit
 from latensor.decomposition.auto.pipeline import Task, run
 from latensor.decomposition.optimize.iteration import Callback, Monitor
-from latensor.decomposition.optimize.masked import Observed, observe, refuse_too_few_entries
+from latensor.decomposition.optimize.masked import (
+    Observed,
+    observe,
+    refuse_too_few_entries,
+    sufficient_entries,
+)
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.starts import parameters
@@ -53,7 +59,8 @@ class Automatic:
     the data are that many components and noise), compares two starts there, fits the core by
     extrapolated alternating least squares and Levenberg-Marquardt, replaces misplaced components,
     and finishes on the whole tensor. With a penalty, a constraint or fixed modes the free fit is
-    where the constrained one begins; with a mask, several starts are tried until two agree.
+    where the constrained one begins; with a mask, several starts are tried until two agree that
+    entries left out of the fit do not contradict (`lt.complete` says more).
 
     Parameters
     ----------
@@ -117,7 +124,8 @@ class Automatic:
         status = fit.status
         if status is Status.CONVERGED and self.target is not None and residual <= self.target:
             status = Status.TARGET_REACHED
-        return finish(data.reference, fit.factors, residual, status, monitor, fixed)
+        result = finish(data.reference, fit.factors, residual, status, monitor, fixed)
+        return replace(result, held_out_error=fit.held_out_error)
 
     def _constrained(
         self,
@@ -178,41 +186,40 @@ class Automatic:
     ) -> Fit:
         """A fit over observed entries: the best of several starts, until two agree."""
         told: list[Fit] = []
+        signed = bool(constraints.nonnegative)
 
         def descend(entries: Observed, rows: Sequence[Array]) -> Fit:
-            if entries is observed and not told:  # the callback follows the first start
-                told.append(self._fit(data, observed, rows, constraints, monitor, trial=True))
-                return told[0]
-            silent = Monitor(entries.squared_norm, self.target, self.max_iter)
-            return self._fit(data, entries, rows, constraints, silent, trial=True)
+            if entries is not observed:
+                silent = Monitor(entries.squared_norm, self.target, self.max_iter)
+                return self._fit(data, entries, rows, constraints, silent, trial=True)
+            if told:
+                silent = Monitor(entries.squared_norm, self.target, self.max_iter)
+                return self._fit(data, observed, rows, constraints, silent, trial=signed)
+            # The callback follows the first start.
+            told.append(self._fit(data, observed, rows, constraints, monitor, trial=signed))
+            return told[0]
 
         found = complete_entries(observed, rank, constraints, rng, descend, monitor)
         best = found.best.fit
+        error = None if np.isnan(found.best.held_out_error) else found.best.held_out_error
         if monitor.ended is not None:
-            return best
-        if constraints.nonnegative:
+            return replace(best, held_out_error=error)
+        if signed:
             best = self._fit(data, observed, best.factors, constraints, monitor)
         elif best is not told[0]:
             monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
         best = self._bounded(data, observed, best, constraints)
-        enough = max(EXACT * observed.squared_norm, monitor.target_loss())
-        if best.loss > enough and (found.best.contradicted or not found.agreements):
-            best = _unproved(best)
-            free = parameters(observed.shape, rank)
-            reason = f"no two of {STARTS} starts reached the same residual"
-            if found.best.contradicted:
-                reason = (
-                    f"entries left out of the fit are missed by {found.best.held_out_error:.2g} of "
-                    "their norm, far more than the residual"
-                )
+        reason = _doubt(observed, found, best, monitor)
+        if reason is not None:
+            best = replace(best, status=Status.UNCONFIRMED)
+            n, free = len(observed.entries), parameters(observed.shape, rank)
             warnings.warn(
-                f"{reason} over the {len(observed.entries)} observed entries ({free} free "
-                "parameters): the model may be wrong where nothing was observed; give more entries "
-                "(five to eight times the parameters), a lower rank or a ridge",
+                f"{reason} ({n:,} observed entries, {free:,} free parameters): the model may be "
+                f"wrong where nothing was observed; {_advice(observed, rank)}",
                 ConvergenceWarning,
                 stacklevel=5,
             )
-        return best
+        return replace(best, held_out_error=error)
 
     def _bounded(
         self, data: Contractible, observed: Observed, fit: Fit, constraints: Constraints
@@ -234,6 +241,37 @@ class Automatic:
         loss = bounded.loss - ridge * _squared_size(bounded.factors)
         allowed = (1.0 + _HARDLY) ** 2 * fit.loss
         return _unproved(replace(bounded, loss=loss)) if loss <= allowed else fit
+
+
+def _doubt(observed: Observed, found: Completion, fit: Fit, monitor: Monitor) -> str | None:
+    """Why a fit may be wrong at entries that were not observed; None where nothing says so."""
+    missing = len(observed.entries) < prod(observed.shape)
+    size = wildness(observed, fit.factors)
+    if size > WILD:
+        return f"the model is {size:.2g} times as large, on average, as what was observed"
+    if found.best.contradicted:
+        return (
+            f"entries left out of the fit are missed by {found.best.held_out_error:.2g} of their "
+            "norm, far more than the residual"
+        )
+    if missing and np.isnan(found.best.held_out_error):
+        return "too few entries were observed to leave some out and check the fit by them"
+    exact = fit.loss <= max(EXACT * observed.squared_norm, monitor.target_loss())
+    if not exact and not found.agreements:
+        return "no two starts reached the same residual"
+    few = len(observed.entries) < sufficient_entries(observed.shape, fit.rank)
+    if not exact and few and fit.status is Status.MAX_ITER:
+        return "the fit did not converge, and few entries were observed"
+    return None
+
+
+def _advice(observed: Observed, rank: int) -> str:
+    enough = sufficient_entries(observed.shape, rank)
+    if enough > prod(observed.shape):
+        return "give more entries, a lower rank or a ridge"
+    if enough > len(observed.entries):
+        return f"about {enough:,} entries would do; or give a lower rank or a ridge"
+    return "try another rank or a ridge"
 
 
 def _squared_size(factors: Sequence[Array]) -> float:

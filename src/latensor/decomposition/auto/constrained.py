@@ -25,7 +25,8 @@ from latensor.tensors.cp import CPTensor
 
 # Gains below which sweeps of free factors make way for Levenberg-Marquardt; see `converge`.
 _SLOW = 1e-3
-_MOST_STEPS = 100
+# Levenberg-Marquardt steps, and those of a trial: where 25 do not end it, it is in a swamp.
+_MOST_STEPS, _TRIAL_STEPS = 100, 25
 # Gains at which the sweeps of a trial end: optima are told apart by a thousandth.
 _TRIAL_TOL = 1e-6
 
@@ -56,7 +57,8 @@ def fit_constrained(
     """The local optimum that a start leads to; its loss has the penalty in it.
 
     Extrapolated sweeps keep signs; without signs Levenberg-Marquardt takes over where they get
-    slow, and says when nothing is left to gain. A trial under signs ends where sweeps get slow.
+    slow, and says when nothing is left to gain. A trial ends earlier, and under signs where sweeps
+    get slow.
     """
     ridge, fixed = constraints.ridge, constraints.fixed
     modes = constraints.free(len(problem.shape))
@@ -92,7 +94,7 @@ def fit_constrained(
     rule = replace(
         rule,
         tol=steps.tol,
-        max_iter=min(max_iter, _MOST_STEPS),
+        max_iter=min(max_iter, _TRIAL_STEPS if trial else _MOST_STEPS),
         patience=2,
         proof=steps.converged,
     )

@@ -27,11 +27,15 @@ EXACT = 1e-20
 
 @dataclass(frozen=True)
 class Fit:
-    """Factors (rank, d) of a core or a tensor, their squared residual, and why the fit ended."""
+    """Factors (rank, d) of a core or a tensor, their squared residual, and why the fit ended.
+
+    Of observed entries: also the relative error at entries that were left out of the fit.
+    """
 
     factors: tuple[Array, ...]
     loss: float
     status: Status = Status.MAX_ITER
+    held_out_error: float | None = None
 
     @property
     def rank(self) -> int:

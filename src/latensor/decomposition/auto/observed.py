@@ -17,18 +17,22 @@ from math import prod
 import numpy as np
 import scipy.linalg
 import scipy.sparse
+import scipy.sparse.linalg
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.constrained import Constraints
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
+from latensor.decomposition.optimize.solves import solve_gram
 from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
 
 # Random starts within the first subspaces, the sweeps of each, and those after every widening.
 _STARTS, _FIRST_SWEEPS, _SWEEPS = 8, 30, 10
+# Dimensions up to which the Gram of an unfolding is formed.
+_DENSE_GRAM = 1500
 # Subspaces widen by this factor while a mode has at most so many parameters in them.
 _WIDENING, _MOST_PARAMETERS = 1.5, 150
-# Entries per parameter of a mode that the subspace stage looks at.
+# Entries per parameter of a mode that the first starts look at.
 _ENTRIES = 40
 # Ridges, as fractions of the mean diagonal of each row's matrix, and sweeps under each.
 _RIDGES = np.geomspace(2e-2, 1e-7, 14)
@@ -51,11 +55,11 @@ def observed_start(
     bases : `leading_directions` of every mode
     rank : int
     number : int, counted from 0: where the subspaces mislead, they mislead every time, so that
-        every other start does without them
+        one start of four does without them
     constraints : what holds of the factors
     rng : generator
     """
-    if number % 2:
+    if number % 4 == 2:
         scale = (observed.squared_norm / len(observed.entries)) ** (0.5 / len(bases))
         factors = tuple(scale * rng.standard_normal((rank, d)) for d in observed.shape)
     else:
@@ -65,20 +69,39 @@ def observed_start(
     return _annealed(observed, factors, constraints)
 
 
-def leading_directions(observed: Observed, mode: int) -> Array:
-    """(d, d) eigenvectors of the estimated Gram of an unfolding, by decreasing eigenvalue."""
+def leading_directions(observed: Observed, mode: int, count: int) -> Array:
+    """(d, count) eigenvectors of the estimated Gram of an unfolding, by decreasing eigenvalue."""
     shape = observed.shape
-    others = [m for m in range(len(shape)) if m != mode]
-    columns = np.ravel_multi_index(
-        [observed.coordinates[m] for m in others], [shape[m] for m in others]
-    )
     # Columns are numbered anew, so that an unfolding may be wider than memory.
-    _, columns = np.unique(columns, return_inverse=True)
-    matrix = scipy.sparse.csr_array((observed.entries, (observed.coordinates[mode], columns)))
-    gram = (matrix @ matrix.T).toarray()
+    columns = np.zeros(len(observed.entries), dtype=np.int64)
+    for other, (index, d) in enumerate(zip(observed.coordinates, shape, strict=True)):
+        if other != mode:
+            _, columns = np.unique(columns * d + index, return_inverse=True)
+    matrix = scipy.sparse.csr_array(
+        (observed.entries, (observed.coordinates[mode], columns)),
+        shape=(shape[mode], int(columns.max()) + 1),
+    )
     fraction = len(observed.entries) / prod(shape)
-    gram[np.diag_indices_from(gram)] *= fraction
-    return np.linalg.eigh(gram)[1][:, ::-1]
+    d, count = shape[mode], min(count, shape[mode])
+    if d <= _DENSE_GRAM:
+        gram = (matrix @ matrix.T).toarray()
+        gram[np.diag_indices_from(gram)] *= fraction
+        return scipy.linalg.eigh(gram, subset_by_index=(d - count, d - 1))[1][:, ::-1]
+    bias = (1.0 - fraction) * np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel()
+    adjoint = matrix.T.tocsr()
+
+    def multiply(vector: Array) -> Array:
+        return matrix @ (adjoint @ vector) - bias * vector.ravel()
+
+    operator = scipy.sparse.linalg.LinearOperator((d, d), multiply, dtype=np.float64)
+    start = np.random.default_rng(0).standard_normal(d)
+    values, vectors = scipy.sparse.linalg.eigsh(operator, count, which="LA", v0=start, tol=1e-6)
+    return vectors[:, np.argsort(-values)]
+
+
+def most_directions(rank: int) -> int:
+    """How many directions of a mode the widest subspaces have."""
+    return max(rank + 1, int(_MOST_PARAMETERS / rank))
 
 
 def _within_subspaces(
@@ -86,59 +109,61 @@ def _within_subspaces(
 ) -> tuple[Array, ...]:
     """The best of a few fits whose factors lie in leading directions, which then widen."""
     width = rank + 1
+    most = _ENTRIES * max(width * rank, sum(observed.shape))
+    part = observed
+    if len(observed.entries) > most:
+        part = observed.take(np.sort(rng.choice(len(observed.entries), most, replace=False)))
     best: tuple[list[Array], float] | None = None
     for _ in range(_STARTS):
         inside = [rng.standard_normal((rank, min(width, u.shape[1]))) for u in bases]
-        trial = _sweep_inside(observed, bases, inside, _FIRST_SWEEPS, rng)
+        trial = _sweep_inside(part, bases, inside, _FIRST_SWEEPS)
         if best is None or trial[1] < best[1]:
             best = trial
-        if best[1] <= observed.epsilon * observed.squared_norm:
+        if best[1] <= observed.epsilon * part.squared_norm:
             break
     assert best is not None
     inside = best[0]
-    while width < max(observed.shape) and int(_WIDENING * width) * rank <= _MOST_PARAMETERS:
+    while width < max(u.shape[1] for u in bases):
         width = max(int(_WIDENING * width), width + 1)
         sizes = [min(width, u.shape[1]) for u in bases]
         inside = [
             np.pad(a, ((0, 0), (0, s - a.shape[1]))) for a, s in zip(inside, sizes, strict=True)
         ]
-        inside, _ = _sweep_inside(observed, bases, inside, _SWEEPS, rng)
+        inside, _ = _sweep_inside(observed, bases, inside, _SWEEPS)
+    return _outside(inside, bases)
+
+
+def _outside(inside: Sequence[Array], bases: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(a @ u[:, : a.shape[1]].T for a, u in zip(inside, bases, strict=True))
 
 
 def _sweep_inside(
-    observed: Observed,
-    bases: Sequence[Array],
-    inside: list[Array],
-    n_sweeps: int,
-    rng: np.random.Generator,
+    observed: Observed, bases: Sequence[Array], inside: Sequence[Array], n_sweeps: int
 ) -> tuple[list[Array], float]:
-    """Alternating least squares over coordinates (rank, width) of the factors in their bases."""
-    parameters = inside[0].size
-    most = _ENTRIES * max(parameters, sum(observed.shape))
-    part = observed
-    if len(observed.entries) > most:
-        part = observed.take(np.sort(rng.choice(len(observed.entries), most, replace=False)))
-    seen = [u[:, : a.shape[1]][i] for u, a, i in zip(bases, inside, part.coordinates, strict=True)]
+    """Alternating least squares over coordinates (rank, width) of the factors in their bases.
+
+    With (M_i, r_i) the normal equations of row i of a factor and u_i the row of its basis, those of
+    the coordinates are sum_i M_i (x) u_i u_i' and sum_i r_i u_i': they cost no more than a sweep
+    over the rows.
+    """
     inside, rank = list(inside), inside[0].shape[0]
+    narrow = [np.ascontiguousarray(u[:, : a.shape[1]]) for u, a in zip(bases, inside, strict=True)]
     for _ in range(n_sweeps):
-        values = [s @ a.T for s, a in zip(seen, inside, strict=True)]
-        for mode, s in enumerate(seen):
-            others = np.prod([v for m, v in enumerate(values) if m != mode], axis=0)
-            design = (others[:, :, None] * s[:, None, :]).reshape(len(others), -1)
-            gram = design.T @ design
-            gram[np.diag_indices_from(gram)] *= 1.0 + 1e-10
-            gram[np.diag_indices_from(gram)] += np.finfo(float).tiny
-            solution = scipy.linalg.lstsq(
-                gram, design.T @ part.entries, lapack_driver="gelsy", check_finite=False
-            )[0]
-            inside[mode] = solution.reshape(rank, -1)
-            values[mode] = s @ inside[mode].T
         inside = list(balanced(inside))
-    rest = part.entries - np.prod([s @ a.T for s, a in zip(seen, inside, strict=True)], axis=0).sum(
-        axis=1
-    )
-    return inside, float(rest @ rest) * len(observed.entries) / len(part.entries)
+        products = observed.products(_outside(inside, narrow))
+        for mode, basis in enumerate(narrow):
+            matrices, right = products.equations(mode)
+            width = basis.shape[1]
+            gram = np.empty((rank, width, rank, width))
+            for a in range(rank):
+                for b in range(a + 1):
+                    block = basis.T @ (matrices[:, a, b, None] * basis)
+                    gram[a, :, b], gram[b, :, a] = block, block
+            inside[mode] = solve_gram(
+                gram.reshape(rank * width, -1), (right.T @ basis).reshape(-1, 1)
+            ).reshape(rank, width)
+            products.replace(mode, inside[mode] @ basis.T)
+    return inside, observed.explicit_loss(_outside(inside, narrow))
 
 
 def _annealed(
