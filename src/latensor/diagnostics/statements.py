@@ -113,7 +113,9 @@ def _held_out(certificate: Certificate) -> Statement | None:
     if observed == math.prod(certificate.shape):
         return None
     few = certificate.sufficient > observed
-    count = f"{observed:,} entries were observed, where {certificate.sufficient:,} are usually enough"
+    count = (
+        f"{observed:,} entries were observed, where {certificate.sufficient:,} are usually enough"
+    )
     if certificate.status is Status.UNCONFIRMED:
         text = "not confirmed where nothing was observed"
         if error is not None:
