@@ -19,6 +19,7 @@ from latensor.arrays import Array
 from latensor.engines import LocalEngine
 from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
 from latensor.estimation.collection_answers import answer_collections
+from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
@@ -26,7 +27,7 @@ from latensor.estimation.parameters import Range, check_parameters
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Counted, Run, seed_of
 from latensor.estimation.stream import Stream
-from latensor.exceptions import InvalidInputError, NotIdentifiableError, warn_caller
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.sums import Joint
 from latensor.sources.collections import as_partitioned
 from latensor.sources.shards import Source
@@ -390,7 +391,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged and isinstance(self._effort().refine, str):
-            warn_caller(
+            warn_unconverged(
                 f"{type(self).__name__} stopped after {answer.n_iter} passes of EM before the "
                 f"log-likelihood was within tol={self._effort().tol:g} of its optimum: raise "
                 "max_iter, or lower n_components"

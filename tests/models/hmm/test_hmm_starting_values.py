@@ -278,3 +278,11 @@ def test_spherical_variances_are_taken_in_any_shape(shape):
     model.means_, model.covars_ = np.array([[3.0], [5.0]]), np.reshape([4.0, 3.0], shape)
     np.testing.assert_array_equal(model.covariances_, [4.0, 3.0])
     assert model.sample(10)[0].shape == (10, 1)
+
+
+def test_no_pass_keeps_the_starting_values(capsys):
+    model = given_symbols().set_params(max_iter=0, verbose=True)
+    with pytest.warns(ConvergenceWarning, match="0 passes"):
+        model.fit(SYMBOLS.X, SYMBOLS.lengths)
+    order = match(SYMBOLS.emissionprob, model.emissionprob_)
+    np.testing.assert_allclose(model.emissionprob_, SYMBOLS.emissionprob[order], atol=1e-12)

@@ -15,9 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, generator
 from latensor.datasets.graphs import draw_edges
 from latensor.estimation.base import LatentEstimator
+from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
-from latensor.exceptions import InvalidInputError, warn_caller
+from latensor.exceptions import InvalidInputError
 from latensor.models.graphs.certificate import CommunityCertificate
 from latensor.models.graphs.model import BlockModel, GraphState
 from latensor.models.graphs.spectral import normalized_rows
@@ -340,7 +341,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged:
-            warn_caller(
+            warn_unconverged(
                 f"memberships still moved by more than tol={self.tol:g} on average after "
                 f"{answer.n_iter} steps: raise max_iter, or lower n_components"
             )

@@ -79,9 +79,9 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         "algorithm": (Choice(("auto",)), Callables()),
         "refine": REFINE,
         "views": (Choice(("auto", "lag", "window")),),
-        "max_iter": (Interval(numbers.Integral, 1),),
+        "max_iter": (Interval(numbers.Integral, 0),),
         "tol": (Interval(numbers.Real, 0),),
-        "verbose": (Interval(numbers.Integral, 0),),
+        "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
         "n_jobs": N_JOBS,
     }
     _fitted_names: ClassVar[frozenset[str]] = frozenset(

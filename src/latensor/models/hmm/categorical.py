@@ -106,7 +106,7 @@ class CategoricalHMM(HiddenMarkovEstimator):
     algorithm : "auto", or an algorithm of `lt.decomposition` for symmetric tensors
     refine : "auto", or the number of passes of EM; 0 is the answer of the moments alone
     views : "auto" for both, "lag" for neighbouring rows or "window" for averages over many
-    max_iter : int, passes of EM over the sample in memory
+    max_iter : int, passes of EM over the sample in memory; 0 keeps the starting values
     tol : float, log-likelihood per row that EM may leave to gain
     verbose : int, above 0 to print every pass over the data
     random_state : seed of the decomposition and of the random starts

@@ -13,8 +13,9 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d
 
 from latensor.arrays import is_array, like, to_host
 from latensor.estimation import Choice, Interval, check_parameters, host_dtype, read_weights
+from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.files import SavedEstimator
-from latensor.exceptions import InvalidInputError, warn_caller
+from latensor.exceptions import InvalidInputError
 from latensor.models.regression.base import (
     PARAMETERS,
     ReadsShape,
@@ -118,7 +119,7 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
         self.alpha_, self.rank_, self.selection_ = found.alpha, rank, scores
         self.n_iter_, self.shape_ = found.fitted.n_iter, self._dims
         if not found.fitted.converged:
-            warn_caller(
+            warn_unconverged(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
                 f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
             )

@@ -15,11 +15,12 @@ from latensor.arrays import Array, is_array, library_name, to_host
 from latensor.engines import engine_of
 from latensor.estimation import Choice, Interval, host_dtype, read_weights
 from latensor.estimation.base import LatentEstimator
+from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.row_input import numbered, on_host
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.samples import in_library_of, read_samples
-from latensor.exceptions import InvalidInputError, warn_caller
+from latensor.exceptions import InvalidInputError
 from latensor.models.regression.base import (
     PARAMETERS,
     ReadsShape,
@@ -172,7 +173,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
     def _warn(self, answer: Answer[Any]) -> None:
         state: RegressionState = answer.state  # type: ignore[assignment]
         if not state.certificate.converged:
-            warn_caller(
+            warn_unconverged(
                 f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
                 f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
             )
