@@ -277,3 +277,29 @@ def test_the_noise_correlation_is_the_right_quantile(p, q, n):
     above = np.mean(np.array(largest) > largest_noise_correlation(p, q, n))
     # One in a hundred, and three standard deviations of 600 draws; exact for one column is less.
     assert above <= 0.01 + 3 * np.sqrt(0.01 / 600)
+
+
+def test_intervals_hold_the_truth():
+    rng = np.random.default_rng(0)
+    bases = [np.linalg.qr(rng.standard_normal((d, d)))[0] for d in (4, 3)]
+    correlations, inside = np.array([0.9, 0.5]), []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        x, y = rng.standard_normal((800, 4)), rng.standard_normal((800, 3))
+        y[:, :2] = correlations * x[:, :2] + np.sqrt(1 - correlations**2) * y[:, :2]
+        x, y = x @ bases[0].T * 100, y @ bases[1].T
+        model = CCA(2).fit(x, y)
+        found = model.intervals(x, y, n_resamples=60)
+        signs = np.sign((model.x_weights_ * bases[0][:, :2]).sum(axis=0))
+        for name, value in (
+            ("correlations", correlations),
+            ("x_weights", bases[0][:, :2] * signs / 100),
+            ("y_loadings", bases[1][:, :2] * signs),
+        ):
+            low, high = found[name].low, found[name].high
+            assert low.shape == getattr(model, f"{name}_").shape
+            inside.append(((low <= value) & (value <= high)).ravel())
+    # Of 96 intervals of 95 %, which depend on each other within a data set.
+    assert np.concatenate(inside).mean() > 0.87
+    with pytest.raises(InvalidInputError, match="n_directions=2"):
+        CCA(2, n_directions=2).fit(x, y).intervals(x, y)

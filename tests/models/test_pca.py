@@ -300,3 +300,40 @@ GOOD = np.random.default_rng(12).standard_normal((6, 4))
 def test_bad_input_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_intervals_hold_the_truth():
+    rng = np.random.default_rng(0)
+    basis, variances = np.linalg.qr(rng.standard_normal((5, 5)))[0], np.array([9.0, 5, 2, 1, 0.8])
+    inside = []
+    for seed in range(6):
+        rows = np.random.default_rng(seed).standard_normal((800, 5)) * np.sqrt(variances)
+        rows = rows @ basis.T + 3
+        model = PCA(0.7).fit(rows)
+        found = model.intervals(rows, n_resamples=60)
+        truth = basis.T[: model.n_components_]
+        truth = truth * np.sign((model.components_ * truth).sum(axis=1))[:, None]
+        for name, value in (
+            ("components", truth),
+            ("mean", np.full(5, 3.0)),
+            ("explained_variance", variances[: model.n_components_]),
+        ):
+            low, high = found[name].low, found[name].high
+            assert low.shape == getattr(model, f"{name}_").shape
+            inside.append(((low <= value) & (value <= high)).ravel())
+    # Of 114 intervals of 95 %, which depend on each other within a data set.
+    assert np.concatenate(inside).mean() > 0.88
+
+
+def test_intervals_of_a_source_are_those_of_its_rows():
+    rows = np.random.default_rng(0).standard_normal((300, 4)) * [4, 2, 1, 1]
+    model = PCA(2).fit(rows)
+    plain, batches = (model.intervals(x, n_resamples=20) for x in (rows, [rows[:100], rows[100:]]))
+    for name, found in plain.items():
+        np.testing.assert_allclose(found.low, batches[name].low, atol=1e-10)
+
+
+def test_intervals_refuse_what_no_group_can_keep():
+    rows = np.random.default_rng(0).standard_normal((300, 1001))
+    with pytest.raises(InvalidInputError, match="at most 1000"):
+        PCA(2).fit(rows).intervals(rows)

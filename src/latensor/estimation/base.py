@@ -310,6 +310,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                 if not self._intervals_of[0]
                 else "intervals need a model that was learnt by fit or partial_fit"
             )
+        self._model().check_intervals()
         answer, frame = self._found()
         source = self._divided(source, settings.n_groups)
         run = Run(source, self._stream.seed, engine=self._engine(source))

@@ -242,6 +242,9 @@ class Model(Generic[State]):
     def check_streaming(self) -> None:
         """Refuse what can be fitted but not streamed."""
 
+    def check_intervals(self) -> None:
+        """Refuse settings that have no intervals."""
+
     def check_moments(self, frame: Frame, answer: Answer[State]) -> None:
         """Refuse an answer that no refinement follows and that moments do not determine."""
         if answer.state is None:

@@ -12,6 +12,7 @@ from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.base import component_order
+from latensor.estimation.directions import matched_directions
 from latensor.estimation.learn import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
@@ -243,12 +244,7 @@ class ICAModel(Model[Unmixing]):
         self, frame: Frame, state: Unmixing, center: Mapping[str, Array], match_by: str
     ) -> Unmixing:
         """Sources in the order of the fitted ones and with their signs, by their mixing."""
-        known, found = center["mixing"], state.mixing
-        cosines = (known / np.linalg.norm(known, axis=0)).T @ (
-            found / np.linalg.norm(found, axis=0)
-        )
-        places, order = linear_sum_assignment(-np.abs(cosines))
-        signs = np.where(cosines[places, order] < 0, -1.0, 1.0)
+        order, signs = matched_directions(center["mixing"], state.mixing)
         return _flipped(self.permuted(state, order), signs)
 
     def resampled_frame(self, frame: Frame, answer: Answer[Unmixing], known: Joint) -> Frame:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,14 +12,6 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, library_name, to_host
-from latensor.diagnostics.findings import (
-    BAD,
-    CAUTION,
-    GOOD,
-    Findings,
-    Statement,
-    present,
-)
 from latensor.engines import engine_of
 from latensor.estimation import (
     Choice,
@@ -31,259 +23,22 @@ from latensor.estimation import (
     read_weights,
 )
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.parameter_intervals import PROBABILITY, REAL
 from latensor.estimation.row_input import numbered, on_host
-from latensor.estimation.run import Run
 from latensor.estimation.sample_source import as_batches, is_matrix
-from latensor.exceptions import InvalidInputError, RankDeficientError
+from latensor.exceptions import InvalidInputError
+from latensor.models.matrices.cca_certificate import CCACertificate
+from latensor.models.matrices.cca_model import CCAModel, CCAState
 from latensor.models.matrices.noise_correlation import largest_noise_correlation
-from latensor.moments import CrossCovariance, centered_operator
 from latensor.moments.batch import Kind
-from latensor.moments.batches import centered_rows, total_weight, weighted_mean
-from latensor.moments.row_sums import CrossCovarianceSums, mean_of
-from latensor.moments.sums import Folded, Joint
 from latensor.sources.pairs import PairReader
 from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
-from latensor.value_files import storable
-from latensor.whitening import (
-    CanonicalDirections,
-    canonical_directions,
-    canonical_directions_of_samples,
-)
 
-# Whitening that magnifies more than this loses half of the digits.
-_CONDITION = 1e6
-# Up to here, features of both views together, `fit` keeps its sums, so that it can be merged.
-_MAX_KEPT_FEATURES = 1000
-# Up to here a stream keeps the covariances of both views together (0.5 GB).
-_MAX_STREAM_FEATURES = 8192
-# A sparse view with more features than the first number is whitened in at most the second.
-_MAX_SPARSE_COVARIANCE = 2000
-_SPARSE_DIRECTIONS = 500
-
-
-@storable
-@dataclass(frozen=True)
-class CCACertificate(Findings):
-    """How far the canonical directions can be trusted.
-
-    `gap` is the difference between the last correlation kept and the next; `x_condition` and
-    `y_condition` are the ratios of the largest to the smallest variance that was whitened in
-    each view, and `x_rank` and `y_rank` their numbers. Where `saturated`, the ranks together
-    exceed the degrees of freedom of the samples: some correlations are then one whatever the
-    data, and a ridge or more samples are needed. `noise_correlation` is the largest correlation
-    that two independent Gaussian views of these ranks reach in 99 of 100 samples of this size
-    (Johnstone 2008), NaN with a ridge, and `n_above_noise` the number of correlations beyond it:
-    the others may be overfitted.
-    """
-
-    gap: float
-    x_condition: float
-    y_condition: float
-    x_rank: int
-    y_rank: int
-    saturated: bool
-    noise_correlation: float
-    n_above_noise: int
-    n_components: int = 0
-
-    @property
-    def headline(self) -> str:
-        """What the certificate is about, in a few words."""
-        noun = "pair" if self.n_components == 1 else "pairs"
-        return f"{self.n_components} {noun} of canonical directions"
-
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(self._samples(), self._noise(), self._conditioning())
-
-    def _samples(self) -> Statement | None:
-        if not self.saturated:
-            return None
-        return Statement(
-            "Samples",
-            BAD,
-            "there are more directions than samples can tell: some correlations are 1 whatever "
-            "the data. Give more rows or fewer columns.",
-        )
-
-    def _noise(self) -> Statement | None:
-        if self.saturated or not self.noise_correlation >= 0:
-            return None
-        text = (
-            f"{self.n_above_noise} of {self.n_components} correlations exceed "
-            f"{self.noise_correlation:.2f}, which independent views of these sizes reach once in "
-            "a hundred samples."
-        )
-        if self.n_above_noise == self.n_components:
-            return Statement("Overfitting", GOOD, text)
-        level = BAD if self.n_above_noise == 0 else CAUTION
-        return Statement("Overfitting", level, text + " Judge the others by `score` on new data.")
-
-    def _conditioning(self) -> Statement:
-        worst = max(self.x_condition, self.y_condition)
-        level = GOOD if worst < _CONDITION else CAUTION
-        text = f"variances within a view differ up to {worst:.2g} times."
-        return Statement("Conditioning", level, text)
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class CCAState:
-    """Canonical directions, and what the samples say about both views."""
-
-    found: CanonicalDirections
-    means: tuple[Any, Any]
-    loadings: tuple[Any, Any]
-    weight: float
-
-
-@dataclass(frozen=True)
-class CCAModel(Model[CCAState]):
-    """The settings of a CCA, and its directions from covariances or from the samples."""
-
-    n_components: int
-    ridge: float
-    n_directions: int | None
-    random_state: RandomState
-    n_features: int
-    n_targets: int
-    kind = Kind.TARGETED
-
-    def check_streaming(self) -> None:
-        count = self.n_features + self.n_targets
-        if count > _MAX_STREAM_FEATURES:
-            raise InvalidInputError(
-                f"X and y have {count} features together, but partial_fit keeps their "
-                f"covariances, for at most {_MAX_STREAM_FEATURES}: use fit, or reduce each view "
-                "by PCA first"
-            )
-
-    def survey(self, run: Run, streaming: bool) -> Frame:
-        if run.source.original is None:
-            self.check_streaming()
-        first = run.source.head()
-        centres = [mean_of(part, first.weights) for part in first.parts]
-        return Frame({"x": centres[0], "y": centres[1]})
-
-    def at_once(self, run: Run, frame: Frame) -> Answer[CCAState] | None:
-        """Where covariances lose digits that the samples have, or are too large, the samples."""
-        units = run.source.in_memory
-        if run.source.original is None or units is None:
-            return None
-        x, y = run.source.original
-        if len(units) < x.shape[0]:
-            x, y = units.parts
-        weights = None if (units.weights == 1).all() else units.weights
-        by_covariance = self._forms_covariance(x) and self._forms_covariance(y)
-        keeps_sums = self.n_features + self.n_targets <= _MAX_KEPT_FEATURES
-        sums = None
-        if by_covariance or keeps_sums:
-            sums = run.fold("covariances", CrossCovarianceSums(frame["x"], frame["y"]))
-        kept = {"sums": sums} if keeps_sums else {}
-        if by_covariance and sums is not None:
-            found = self._by_covariances(sums.finalize(), x, y)
-            if found is not None:
-                return Answer(found, kept)
-        return Answer(self._by_samples(x, y, weights), kept)
-
-    def _by_covariances(self, moments: CrossCovariance, x: Array, y: Array) -> CCAState | None:
-        """None where covariances lose digits that dense samples have."""
-        sparse = scipy.sparse.issparse(x) or scipy.sparse.issparse(y)
-        try:
-            found = self._directions(moments)
-        except RankDeficientError:
-            if sparse:
-                raise
-            return None
-        sizes = (x.shape[1], y.shape[1])
-        if not sparse and not _is_well_conditioned(found, sizes, host_dtype(x)):
-            return None
-        return _state_of(found, moments)
-
-    def _forms_covariance(self, view: Array) -> bool:
-        if self.n_directions is not None:
-            return False
-        if scipy.sparse.issparse(view):
-            return bool(view.shape[1] <= _MAX_SPARSE_COVARIANCE)
-        return bool(view.shape[1] < view.shape[0])
-
-    def resumed(self, frame: Frame, answer: Answer[CCAState]) -> Resumed:
-        if "sums" not in answer.evidence:
-            raise InvalidInputError(
-                "this CCA was fitted by fit on more features than it keeps sums for "
-                f"({_MAX_KEPT_FEATURES}): start a new one and give all batches to partial_fit"
-            )
-        return Resumed({"covariances": answer.evidence["sums"]}, {})
-
-    def moments(self, frame: Frame) -> dict[str, Folded]:
-        return {"covariances": CrossCovarianceSums(frame["x"], frame["y"])}
-
-    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[CCAState]:
-        known = moments["covariances"].finalize()
-        return Answer(_state_of(self._directions(known), known))
-
-    def _by_samples(self, x: Array, y: Array, weights: Any) -> CCAState:
-        """The route without covariances: the SVD of each view."""
-        means = [weighted_mean(view, weights) for view in (x, y)]
-        weight = total_weight(x.shape[0], weights)
-        rows: list[Any] = [
-            centered_operator(view, mean, weights)
-            if scipy.sparse.issparse(view)
-            else centered_rows(view, mean, weights)
-            for view, mean in zip((x, y), means, strict=True)
-        ]
-        limit = self.n_directions
-        if limit is None and not (self._is_small(x) and self._is_small(y)):
-            limit = _SPARSE_DIRECTIONS
-        try:
-            found = canonical_directions_of_samples(
-                rows[0],
-                rows[1],
-                int(self.n_components),
-                ridge=float(self.ridge),
-                n_directions=limit,
-                weight=weight,
-                random_state=self.random_state,
-            )
-        except RankDeficientError as error:
-            raise self._named(error) from error
-        loadings = []
-        for row, directions in zip(rows, found[:2], strict=True):
-            adjoint = row.adjoint() if hasattr(row, "adjoint") and not _is_dense(row) else row.T
-            loadings.append(to_host(adjoint @ (row @ directions)) / weight)
-        return CCAState(found, (means[0], means[1]), (loadings[0], loadings[1]), weight)
-
-    def _is_small(self, view: Array) -> bool:
-        return not scipy.sparse.issparse(view) or min(view.shape) <= _MAX_SPARSE_COVARIANCE
-
-    def _directions(self, moments: CrossCovariance) -> CanonicalDirections:
-        try:
-            return canonical_directions(
-                moments.x_covariance,
-                moments.y_covariance,
-                moments.cross_covariance,
-                int(self.n_components),
-                ridge=float(self.ridge),
-            )
-        except RankDeficientError as error:
-            raise self._named(error) from error
-
-    @staticmethod
-    def _named(error: RankDeficientError) -> RankDeficientError:
-        return RankDeficientError(str(error).replace("rank=", "n_components="))
-
-
-def _state_of(found: CanonicalDirections, moments: CrossCovariance) -> CCAState:
-    loadings = (
-        moments.x_covariance @ found.x_directions,
-        moments.y_covariance @ found.y_directions,
-    )
-    return CCAState(found, (moments.x_mean, moments.y_mean), loadings, moments.weight)
+_BOTH_VIEWS = ("x_weights", "y_weights", "x_loadings", "y_loadings")
 
 
 class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
@@ -334,6 +89,10 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     _n_targets: int
     _takes_sparse = True
     _min_samples = 2
+    _intervals_of = (
+        {"correlations": PROBABILITY, **dict.fromkeys(_BOTH_VIEWS, REAL)},
+        "correlations",
+    )
     _input_names: ClassVar[tuple[str, ...]] = ("_n_targets",)
     _fitted_names = frozenset(
         {
@@ -518,17 +277,3 @@ def _is_pair(value: Any) -> bool:
 
 def _library(view: Array) -> str:
     return "numpy" if scipy.sparse.issparse(view) else library_name(view)
-
-
-def _is_dense(rows: Any) -> bool:
-    return hasattr(rows, "__array__")
-
-
-def _is_well_conditioned(found: CanonicalDirections, sizes: tuple[int, int], dtype: Any) -> bool:
-    """Whether whitening by the covariance has kept the digits that the samples have."""
-    limit = float(np.finfo(dtype).eps) ** 0.45
-    spectra = (found.x_spectrum, found.y_spectrum)
-    return all(
-        len(spectrum) == size and spectrum[-1] > limit * spectrum[0]
-        for spectrum, size in zip(spectra, sizes, strict=True)
-    )

@@ -1,0 +1,77 @@
+"""How far canonical directions can be trusted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.value_files import storable
+
+# Whitening that magnifies more than this loses half of the digits.
+_CONDITION = 1e6
+
+
+@storable
+@dataclass(frozen=True)
+class CCACertificate(Findings):
+    """How far the canonical directions can be trusted.
+
+    `gap` is the difference between the last correlation kept and the next; `x_condition` and
+    `y_condition` are the ratios of the largest to the smallest variance that was whitened in
+    each view, and `x_rank` and `y_rank` their numbers. Where `saturated`, the ranks together
+    exceed the degrees of freedom of the samples: some correlations are then one whatever the
+    data, and a ridge or more samples are needed. `noise_correlation` is the largest correlation
+    that two independent Gaussian views of these ranks reach in 99 of 100 samples of this size
+    (Johnstone 2008), NaN with a ridge, and `n_above_noise` the number of correlations beyond it:
+    the others may be overfitted.
+    """
+
+    gap: float
+    x_condition: float
+    y_condition: float
+    x_rank: int
+    y_rank: int
+    saturated: bool
+    noise_correlation: float
+    n_above_noise: int
+    n_components: int = 0
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        noun = "pair" if self.n_components == 1 else "pairs"
+        return f"{self.n_components} {noun} of canonical directions"
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return present(self._samples(), self._noise(), self._conditioning())
+
+    def _samples(self) -> Statement | None:
+        if not self.saturated:
+            return None
+        return Statement(
+            "Samples",
+            BAD,
+            "there are more directions than samples can tell: some correlations are 1 whatever "
+            "the data. Give more rows or fewer columns.",
+        )
+
+    def _noise(self) -> Statement | None:
+        if self.saturated or not self.noise_correlation >= 0:
+            return None
+        text = (
+            f"{self.n_above_noise} of {self.n_components} correlations exceed "
+            f"{self.noise_correlation:.2f}, which independent views of these sizes reach once in "
+            "a hundred samples."
+        )
+        if self.n_above_noise == self.n_components:
+            return Statement("Overfitting", GOOD, text)
+        level = BAD if self.n_above_noise == 0 else CAUTION
+        return Statement("Overfitting", level, text + " Judge the others by `score` on new data.")
+
+    def _conditioning(self) -> Statement:
+        worst = max(self.x_condition, self.y_condition)
+        level = GOOD if worst < _CONDITION else CAUTION
+        text = f"variances within a view differ up to {worst:.2g} times."
+        return Statement("Conditioning", level, text)
