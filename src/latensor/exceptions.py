@@ -8,11 +8,28 @@ from typing import Any
 
 
 class InvalidInputError(ValueError):
-    """An argument that cannot be used as given; the text names it and says what was expected."""
+    """An argument that cannot be used as given; the text names it and says what was expected.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> try:
+    ...     lt.decompose([[1.0, float("nan")]], 1)
+    ... except lt.InvalidInputError as error:
+    ...     print("NaN" in str(error))
+    True
+    """
 
 
 class NotIdentifiableError(ValueError):
-    """Valid input from which the requested answer cannot be determined."""
+    """Valid input from which the requested answer cannot be determined.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> issubclass(lt.NotIdentifiableError, ValueError)
+    True
+    """
 
 
 class RankDeficientError(NotIdentifiableError):
@@ -23,6 +40,12 @@ class RankDeficientError(NotIdentifiableError):
     spectrum : array of the eigenvalues or singular values that were found
     threshold : float, magnitudes up to this count as zero
     usable_rank : int, the largest rank that can be asked for
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> issubclass(lt.RankDeficientError, lt.NotIdentifiableError)
+    True
     """
 
     def __init__(
@@ -42,7 +65,15 @@ class RankDeficientError(NotIdentifiableError):
 
 
 class ConvergenceWarning(UserWarning):
-    """An iteration stopped before it met its tolerance; the result is the best found so far."""
+    """An iteration stopped before it met its tolerance; the result is the best found so far.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import warnings
+    >>> warnings.simplefilter("error", lt.ConvergenceWarning)      # to be stopped by one
+    >>> warnings.simplefilter("default", lt.ConvergenceWarning)
+    """
 
 
 def warn_caller(message: str, category: type[Warning] = ConvergenceWarning) -> None:

@@ -16,7 +16,7 @@ from .layout import no_global_state, overlapping, panels
 
 
 def row(rank, **known):
-    """Evidence of which only the residual and the condition are known, unless told."""
+    """Evidence of which only the residual and the condition are known, by default."""
     values = dict.fromkeys(field.name for field in fields(RankEvidence))
     values |= {"rank": rank, "residual": 1 / (rank + 1), "condition": 1.0, **known}
     return RankEvidence(**values)

@@ -124,6 +124,14 @@ def truncated_svd(
     SVD, with `left` U (n, rank), `singular_values` s (rank,) and `right` V (m, rank) in the
     library and precision of `matrix`. The entry of largest magnitude in each left vector is
     real and positive (the first one, where several tie).
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> u, s, vt = lt.truncated_svd(np.diag([3.0, 2.0, 1.0]), 2)
+    >>> s.round(6).tolist()
+    [3.0, 2.0]
     """
     linear_map = as_linear_map(matrix, "matrix")
     rank = _check_rank(rank, min(linear_map.shape), linear_map.shape)
@@ -288,6 +296,14 @@ def low_rank_approximation(matrix: object, rank: int, *, random_state: RandomSta
     matrix : (n, m) array of any library, SciPy sparse matrix or array, or LinearOperator
     rank : int, at most min(n, m)
     random_state : seed, used where the matrix is large
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> matrix = np.diag([3.0, 2.0, 1e-9])
+    >>> bool(np.abs(lt.low_rank_approximation(matrix, 2) - matrix).max() < 1e-8)
+    True
     """
     left, values, right = truncated_svd(matrix, rank, random_state=random_state)
     return (left * values) @ conjugate_transpose(right)
@@ -303,6 +319,13 @@ def pseudo_inverse(matrix: object, *, tolerance: float | None = None) -> Array:
     matrix : (n, m) array of any library, or SciPy sparse matrix (the result is dense)
     tolerance : float or None, singular values up to `tolerance` times the largest count as zero;
         None means max(n, m) eps
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.pseudo_inverse(np.diag([2.0, 0.0])).tolist()
+    [[0.5, 0.0], [0.0, 0.0]]
     """
     linear_map = as_linear_map(matrix, "matrix")
     if tolerance is not None and not 0 <= tolerance < 1:
@@ -329,7 +352,7 @@ def leading_eigenpairs(matrix: object, rank: int, *, random_state: RandomState =
 
     Returns
     -------
-    Eigenpairs, `values` (rank,) by falling magnitude with their signs, `vectors` (d, rank) with
+    Eigenpairs, `values` (rank,) in decreasing magnitude with their signs, `vectors` (d, rank) with
     the entry of largest magnitude of each real and positive.
     """
     linear_map = as_linear_map(matrix, "matrix")

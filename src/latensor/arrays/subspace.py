@@ -299,7 +299,7 @@ def finish_triplets(linear_map: LinearMap, left_basis: Array) -> Triplets:
 
 
 def by_magnitude(values: Array) -> Array:
-    """The order that sorts real values by falling magnitude."""
+    """The order that sorts real values in decreasing magnitude."""
     xp = namespace(values)
     return xp.argsort(-xp.abs(values), stable=True)
 

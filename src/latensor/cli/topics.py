@@ -30,7 +30,7 @@ from latensor.whole_files import check_outputs
 _EXAMPLES = 3
 _EPILOG = """\b
 Examples:
-  latensor topics reviews.txt                        one document a line; choose how many topics
+  latensor topics reviews.txt                        one document per line; choose how many topics
   latensor topics reviews.jsonl.gz --text-column body --topics 40 --out report.html
   latensor topics reviews.csv --stop-words none --min-df 0.001 --save model.npz
   latensor topics speeches --topics 12 --title Speeches --out report.html    a folder of texts
@@ -108,7 +108,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     "--format",
     "kind",
     type=click.Choice(["uci", "ldac", "text", "jsonl", "csv"]),
-    help="What FILE is; told from its content unless given. text is one document a line.",
+    help="What FILE is; told from its content unless given. text is one document per line.",
 )
 @click.option(
     "--text-column",
@@ -189,7 +189,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 def topics(context: click.Context, /, model: Path | None, **options: Any) -> None:
     """Learn the topics of the documents in FILE and say how far to trust them.
 
-    FILE is text with one document a line, JSON lines, CSV, or word counts (UCI bag-of-words,
+    FILE is text with one document per line, JSON lines, CSV, or word counts (UCI bag-of-words,
     LDA-C), plain or compressed by gzip; or a folder with a text file for every document. Texts are
     lowercased. Without --out and --save nothing is
     written. Topics and documents count from 0, as in Python.

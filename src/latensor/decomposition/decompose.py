@@ -126,6 +126,15 @@ def decompose(
     Returns
     -------
     Decomposition
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> factors = [np.random.default_rng(0).random((d, 2)) for d in (5, 6, 7)]
+    >>> found = lt.decompose(lt.CPTensor(None, factors).to_dense(), 2, random_state=0)
+    >>> bool(found.residual < 1e-12), found.certificate.verdict
+    (True, 'stable')
     """
     del sparsity  # `with_sparse_part` has taken it
     data = as_tensor(tensor)

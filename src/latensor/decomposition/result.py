@@ -128,6 +128,15 @@ class Decomposition(Presented):
     held_out_error : float or None, where entries were missing: the norm of what a fit to all
         observed entries but a few missed at these, relative to theirs. It is what to expect where
         nothing was observed; None where too few entries were observed to leave any out
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> found = lt.decompose(np.ones((3, 4, 5)), 1, random_state=0)
+    >>> weights, factors = found
+    >>> found.rank, found.status.name, round(float(weights[0]), 6)
+    (1, 'CONVERGED', 7.745967)
     """
 
     tensor: CPTensor

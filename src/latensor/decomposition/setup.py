@@ -248,7 +248,7 @@ def _canonical(factors: Sequence[Array]) -> tuple[Array, list[Array]]:
 
 
 def component_order(magnitudes: Array, rows: Array) -> Array:
-    """Components by falling weight; equal weights by the position of the first large entry."""
+    """Components in decreasing order of weight; equal ones by where the first large entry is."""
     first = np.abs(rows)
     large = np.argmax(first >= 0.5 * first.max(axis=1, keepdims=True), axis=1)
     order = np.argsort(-magnitudes, kind="stable")

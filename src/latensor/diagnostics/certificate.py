@@ -171,6 +171,15 @@ def certify(
     Returns
     -------
     Certificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> factors = [np.random.default_rng(0).random((d, 2)) for d in (5, 6, 7)]
+    >>> tensor = lt.CPTensor(None, factors).to_dense()
+    >>> lt.certify(lt.decompose(tensor, 2, random_state=0), tensor).verdict
+    'stable'
     """
     cp = as_cp(decomposition, "decomposition")
     components = components_of(cp, "decomposition")

@@ -101,12 +101,21 @@ def match(
     ----------
     a, b : CPTensor, Decomposition, TensorLy or pyttb CP tensor, or pair (weights, factors); of
         the same shape in the compared modes, of any ranks and array libraries
-    modes : modes to compare, all unless told; the others may differ in size
+    modes : modes to compare, all by default; the others may differ in size
     weight_penalty : bool, whether pairs are sought by the score with the penalty for weights
 
     Returns
     -------
     Matching
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> truth = lt.CPTensor(None, [np.random.default_rng(0).random((d, 2)) for d in (5, 6, 7)])
+    >>> found = lt.decompose(truth.to_dense(), 2, random_state=0)
+    >>> round(lt.match(found, truth).score, 6)
+    1.0
     """
     first, second = as_cp(a, "a"), as_cp(b, "b")
     ours, theirs = components_of(first, "a"), components_of(second, "b")

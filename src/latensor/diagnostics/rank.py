@@ -20,7 +20,7 @@ from latensor.diagnostics.rank_held_out import HeldOutExamination, explained
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 
-# Ranks tried unless told; in larger tensors, how many in a row may explain no more than noise.
+# Ranks tried by default; in larger tensors, how many in a row may explain no more than noise.
 _MAX_RANK = 15
 _PATIENCE = 3
 _SMALL = 5_000
@@ -150,6 +150,14 @@ def select_rank(
     Returns
     -------
     RankSelection
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> truth = lt.CPTensor(None, [np.random.default_rng(0).random((d, 2)) for d in (5, 6, 7)])
+    >>> lt.select_rank(truth.to_dense(), random_state=0).rank
+    2
     """
     data = as_tensor(tensor)
     if len(data.shape) < 2:

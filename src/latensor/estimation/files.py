@@ -262,6 +262,17 @@ def load(path: PathLike, what: str = "model or decomposition") -> Any:
     ------
     InvalidInputError, if the file is damaged, holds something else, or was written by a newer
     latensor, which it then names.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import os, tempfile
+    >>> import numpy as np
+    >>> model = lt.PCA(1).fit(np.eye(3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = model.save(os.path.join(folder, "model.npz"))
+    ...     print(type(lt.load(path)).__name__)
+    PCA
     """
     _import_models()
     stored = read_value(path, what)

@@ -82,6 +82,15 @@ def plan(
     Returns
     -------
     SamplePlan; `lt.plots.sample_sizes` draws it
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_spherical_mixture(2000, 5, 2, random_state=0)
+    >>> model = lt.SphericalGaussianMixture(2, random_state=0).fit(sample.samples)
+    >>> found = lt.plan(model, n_samples=[500, 2000], n_repeats=2)
+    >>> type(found).__name__
+    'SamplePlan'
     """
     if not hasattr(model, "sample"):
         raise InvalidInputError(

@@ -34,7 +34,7 @@ def comparison(
     Parameters
     ----------
     a, b : Decomposition, CPTensor or pair (weights, factors), of real tensors
-    modes : modes to draw, all unless told; the pairs are found by all of them
+    modes : modes to draw, all by default; the pairs are found by all of them
     labels, names : as in `components`
     titles : what `a` and `b` are called
 

@@ -37,7 +37,7 @@ def components(
     decomposition : Decomposition, CPTensor or pair (weights, factors); or a TuckerTensor or its
         decomposition, whose rows are the directions of each mode, with the share of the core's
         energy along each
-    modes : modes to draw, all unless told
+    modes : modes to draw, all by default
     labels : mapping from modes, or sequence with one entry per mode: one number or word per index;
         by default those that the data had
     names : the same, with what the modes are called

@@ -109,7 +109,7 @@ def grid(rows: int, axes: Sequence[ModeAxis], row_height: float = 1.15) -> tuple
 
 
 def chosen_modes(modes: Sequence[int] | None, order: int) -> tuple[int, ...]:
-    """The modes to draw, all unless told, each at most once."""
+    """The modes to draw, all by default, each at most once."""
     given = tuple(range(order) if modes is None else modes)
     chosen = tuple(check_mode(mode, order, "modes") for mode in given)
     if not chosen or len(set(chosen)) < len(chosen):

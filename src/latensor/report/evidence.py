@@ -129,7 +129,7 @@ def _polish(polish: Polish) -> Markup:
         for i, (done, value) in enumerate(zip(polish.passes, polish.perplexity, strict=True))
     ]
     return _figure(
-        "Likelihood polish",
+        "Likelihood refinement",
         text,
         line_chart(polish.passes, polish.perplexity, kept, "pass", "held-out perplexity", text),
         _table(("pass", "held-out perplexity", ""), rows, at),

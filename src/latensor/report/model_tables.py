@@ -59,7 +59,7 @@ def mixture_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> R
     named = _numbered(names, means.shape[1])
     room = _room(width, 34 if spherical else 22)
     chosen = np.sort(_telling(means, within)[:room])
-    head = ["component", "weight", *(["deviation"] if spherical else [])]
+    head = ["component", "weight", *(["std. deviation"] if spherical else [])]
     head += [f"mean {named[i]}" for i in chosen]
     rows = []
     for j, weight in enumerate(model.weights_):
@@ -105,7 +105,7 @@ def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Row
         shares = _long_run(model.transmat_)
     stays = np.diag(model.transmat_)
     runs = 1 / np.maximum(1 - stays, 1e-12)
-    head = ["state", "share", "stays", "rows a visit"]
+    head = ["state", "fraction", "self-transition", "mean dwell time"]
     rows = [
         [str(j), number(share), number(stays[j]), number(runs[j]) if runs[j] < 1e9 else "all"]
         for j, share in enumerate(shares)
@@ -157,7 +157,7 @@ def principal_rows(model: Any, names: Names, data: Sequence[Any], width: int) ->
         [str(j), f"{share:.3g} %", f"{total:.4g} %", leading(model.components_[j], named)]
         for j, (share, total) in enumerate(zip(shares, np.cumsum(shares), strict=True))
     ]
-    return ["direction", "variance", "together", "features"], rows
+    return ["direction", "variance", "cumulative", "features"], rows
 
 
 def canonical_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:

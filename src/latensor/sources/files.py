@@ -61,7 +61,7 @@ def read_documents(
     format : None tells it from the content and, where that leaves a doubt, from the name. One of
         "uci" (bag-of-words: D, W and the number of entries in the first lines, then
         `document word count`, counted from 1), "ldac" (`n word:count ...`, words counted from 0),
-        "text" (one document a line), "jsonl" (one JSON object a line), "csv" (fields separated
+        "text" (one document per line), "jsonl" (one JSON object a line), "csv" (fields separated
         by comma, tab, semicolon or bar)
     text_column : the JSON member or the CSV column that holds the text, "text" unless given; for
         a CSV file without header line, the number of the column, counted from 0
@@ -86,6 +86,17 @@ def read_documents(
     Raises
     ------
     InvalidInputError, for a file that cannot be read or is not well formed, with the line.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "documents.txt")
+    ...     with open(path, "w") as stream:
+    ...         print("a cat and a dog", "cats and dogs", sep=chr(10), file=stream)
+    ...     print(lt.read_documents(path).vocabulary)
+    ['and', 'cat', 'cats', 'dog', 'dogs']
     """
     if progress is not None and not callable(progress):
         raise InvalidInputError(f"progress={progress!r} must be a function of three numbers")

@@ -1,4 +1,4 @@
-"""The LDA-C format: one document a line, `n word:count word:count ...`, words counted from 0."""
+"""The LDA-C format: one document per line, `n word:count word:count ...`, words counted from 0."""
 
 from __future__ import annotations
 

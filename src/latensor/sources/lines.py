@@ -1,4 +1,4 @@
-"""Text files with one document a line; a blank line is a document without words."""
+"""Text files with one document per line; a blank line is a document without words."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def shards(
     Parameters
     ----------
     paths : str with `*` and `?` as in a shell, or a list of paths
-    format : "parquet", "jsonl", "csv" or "text" (one document a line); None tells it from the
+    format : "parquet", "jsonl", "csv" or "text" (one document per line); None tells it from the
         names, before `.gz` or `.zst`
     engine : "local", "dask" (the default client, or Dask's own scheduler), "dask://host:port" or
         "spark": who goes over the files

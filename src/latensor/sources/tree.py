@@ -169,6 +169,13 @@ def robinson_foulds(one: Tree, other: Tree) -> float:
     Parameters
     ----------
     one, other : Tree of as many observed nodes, such as `LatentTree.tree_`
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_tree(10, 6, random_state=0)
+    >>> float(lt.robinson_foulds(sample.tree, sample.tree))
+    0.0
     """
     for name, tree in (("one", one), ("other", other)):
         if not isinstance(tree, Tree):

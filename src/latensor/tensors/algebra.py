@@ -56,6 +56,13 @@ def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
     Returns
     -------
     (d_mode, product of the other dimensions) array; a view where the layout allows
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.unfold(np.arange(8.0).reshape(2, 2, 2), 1).tolist()
+    [[0.0, 1.0, 4.0, 5.0], [2.0, 3.0, 6.0, 7.0]]
     """
     dense = require_dense(tensor, "tensor", "unfolding")
     mode = check_mode(mode, dense.array.ndim)
@@ -65,7 +72,16 @@ def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
 
 
 def fold(matrix: Array, mode: int, shape: Sequence[int], order: Order = "C") -> Array:
-    """The tensor of `shape` whose unfolding along `mode` is `matrix`; the inverse of `unfold`."""
+    """The tensor of `shape` whose unfolding along `mode` is `matrix`; the inverse of `unfold`.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> tensor = np.arange(24).reshape(2, 3, 4)
+    >>> bool((lt.fold(lt.unfold(tensor, 1), 1, (2, 3, 4)) == tensor).all())
+    True
+    """
     xp, arrays = resolve(matrix=matrix)
     matrix = arrays["matrix"]
     require_matrix(matrix, "matrix")
@@ -88,6 +104,13 @@ def from_frontal_slices(*slices: Array) -> Array:
     """Stack matrices T(:, :, 0), T(:, :, 1), ... along a new last mode.
 
     Takes the matrices one by one, or one sequence of them.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.from_frontal_slices([np.zeros((2, 3)), np.ones((2, 3))]).shape
+    (2, 3, 2)
     """
     xp, matrices = _resolve_sequence(slices, "slices")
     for i, matrix in enumerate(matrices):
@@ -97,7 +120,15 @@ def from_frontal_slices(*slices: Array) -> Array:
 
 
 def frontal_slices(tensor: Array) -> list[Array]:
-    """The matrices T(:, :, 0), T(:, :, 1), ... of a third-order tensor."""
+    """The matrices T(:, :, 0), T(:, :, 1), ... of a third-order tensor.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> [part.tolist() for part in lt.frontal_slices(np.arange(4.0).reshape(1, 2, 2))]
+    [[[0.0, 2.0]], [[1.0, 3.0]]]
+    """
     dense = require_dense(tensor, "tensor", "slicing")
     if dense.array.ndim != 3:
         raise InvalidInputError(f"tensor must have order 3, got {describe(dense.array)}")
@@ -112,6 +143,13 @@ def fiber(tensor: Array, mode: int, at: Sequence[int]) -> Array:
     tensor : dense array
     mode : int, the mode that runs
     at : the indices of the other modes, in order
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.fiber(np.arange(8.0).reshape(2, 2, 2), 1, (0, 1)).tolist()
+    [1.0, 3.0]
     """
     return _cut(tensor, (mode,), at)
 
@@ -124,6 +162,13 @@ def matrix_slice(tensor: Array, modes: tuple[int, int], at: Sequence[int]) -> Ar
     tensor : dense array of order 2 or more
     modes : the modes that run, rows first: (0, 1) with at=(l,) is the frontal slice T(:, :, l)
     at : the indices of the other modes, in order
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.matrix_slice(np.arange(8.0).reshape(2, 2, 2), (0, 1), (1,)).tolist()
+    [[1.0, 3.0], [5.0, 7.0]]
     """
     if not isinstance(modes, Sequence) or len(modes) != 2:
         raise InvalidInputError(f"modes={modes!r} must name two modes")
@@ -157,6 +202,13 @@ def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
 
     This is Kolda's and TensorLy's convention: the matrix acts from the left. The multilinear form
     T(A, B, C) acts with the transpose, see `multilinear`.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.mode_product(np.ones((2, 3, 4)), np.ones((5, 3)), 1).shape
+    (2, 5, 4)
     """
     contractible = as_contractible(tensor)
     mode = check_mode(mode, len(contractible.shape))
@@ -205,6 +257,13 @@ def outer(*tensors: Array) -> Array:
     """The outer product of vectors, matrices or tensors: one entry per choice of entries.
 
     Takes the arrays one by one, or one sequence of them.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.outer([np.array([1.0, 2.0]), np.array([3.0, 4.0])]).tolist()
+    [[3.0, 4.0], [6.0, 8.0]]
     """
     xp, items = _resolve_sequence(tensors, "tensors")
     result = items[0]
@@ -219,6 +278,13 @@ def inner(a: Any, b: Any) -> Any:
 
     Any kinds may be paired; nothing is densified: a CP, Tucker or moment tensor is contracted
     with the other, sparse tensors meet where both have entries.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> float(lt.inner(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
+    11.0
     """
     left, right = as_contractible(a, "a"), as_contractible(b, "b")
     if left.shape != right.shape:
@@ -294,7 +360,15 @@ def _inner_with_core(xp: Namespace, tucker: TuckerTensor, other: Any) -> Any:
 
 
 def kronecker(*matrices: Array) -> Array:
-    """The Kronecker product of matrices, taken one by one or as one sequence."""
+    """The Kronecker product of matrices, taken one by one or as one sequence.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.kronecker([np.eye(2), np.ones((3, 2))]).shape
+    (6, 4)
+    """
     xp, items = _resolve_sequence(matrices, "matrices")
     for i, matrix in enumerate(items):
         require_matrix(matrix, f"matrices[{i}]")
@@ -311,6 +385,13 @@ def khatri_rao(*matrices: Array) -> Array:
 
     Takes the matrices one by one, or one sequence of them; the rows of the last vary fastest, so
     that `unfold(T, 0) = A @ khatri_rao([B, C]).T` for a CP tensor with factors A, B, C.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.khatri_rao([np.eye(2), np.ones((3, 2))]).shape
+    (6, 2)
     """
     xp, items = _resolve_sequence(matrices, "matrices")
     for i, matrix in enumerate(items):
@@ -327,7 +408,15 @@ def khatri_rao(*matrices: Array) -> Array:
 
 
 def hadamard(*tensors: Array) -> Array:
-    """The entrywise product of arrays of one shape (equation 3.10), one by one or as a sequence."""
+    """The entrywise product of arrays of one shape (equation 3.10), one by one or as a sequence.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.hadamard(np.array([1.0, 2.0]), np.array([3.0, 4.0])).tolist()
+    [3.0, 8.0]
+    """
     _, items = _resolve_sequence(tensors, "tensors")
     _require_one_shape(items, "tensors")
     result = items[0]
@@ -352,6 +441,14 @@ def mttkrp(tensor: Any, factors: Sequence[Array], mode: int) -> Array:
     Returns
     -------
     (d_mode, rank) array
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> factors = [np.ones((d, 2)) for d in (3, 4, 5)]
+    >>> lt.mttkrp(np.ones((3, 4, 5)), factors, 0).tolist()
+    [[20.0, 20.0], [20.0, 20.0], [20.0, 20.0]]
     """
     return as_contractible(tensor).mttkrp(factors, mode)
 
@@ -378,6 +475,13 @@ def symmetrize(tensor: Array) -> Array:
 
     Costs p(p+1)/2 transpositions for order p rather than p!: a tensor symmetric in its first m
     modes becomes symmetric in m + 1 by averaging over the swaps of the last of them.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.symmetrize(np.array([[0.0, 2.0], [0.0, 0.0]])).tolist()
+    [[0.0, 1.0], [1.0, 0.0]]
     """
     dense = require_dense(tensor, "tensor", "symmetrizing")
     _require_cubic(dense)
@@ -397,6 +501,13 @@ def asymmetry(tensor: Array) -> float:
 
     Swaps of neighbouring modes generate all permutations, so that zero means symmetric. A tensor
     whose modes differ in dimension cannot be symmetric and gets infinity.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> float(lt.asymmetry(np.eye(3))), bool(lt.asymmetry(np.triu(np.ones((3, 3)))) > 0)
+    (0.0, True)
     """
     dense = require_dense(tensor, "tensor", "measuring asymmetry")
     if len(set(dense.shape)) > 1:

@@ -16,7 +16,15 @@ from latensor.tensors.operands import check_factors, check_replacement
 
 @runtime_checkable
 class Contractible(Protocol):
-    """A tensor T of any kind, known through its contractions."""
+    """A tensor T of any kind, known through its contractions.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> isinstance(lt.SparseTensor([[0, 1]], [1.0], (2, 2)), lt.Contractible)
+    True
+    """
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -25,6 +25,14 @@ class CPTensor(FactoredTensor):
 
     Unpacks like TensorLy's pair: `weights, factors = cp`. Nothing is copied; the arrays are not
     to be changed afterwards.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> tensor = lt.CPTensor([2.0, 1.0], [np.eye(3)[:, :2], np.eye(4)[:, :2], np.eye(5)[:, :2]])
+    >>> tensor.shape, tensor.rank, float(tensor.to_dense()[0, 0, 0])
+    ((3, 4, 5), 2, 2.0)
     """
 
     weights: Array
@@ -154,7 +162,7 @@ class CPTensor(FactoredTensor):
         return self._mapped(weights, unit)
 
     def sorted(self) -> CPTensor:
-        """The same tensor with components by falling magnitude of weight.
+        """The same tensor with components in decreasing magnitude of weight.
 
         Ties, to the precision of the dtype, are ordered by the position of the first large entry.
         """

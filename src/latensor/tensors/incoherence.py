@@ -15,6 +15,13 @@ def coherence(factor: object) -> float:
     Parameters
     ----------
     factor : (d, k) array of any library, k at least 2, columns not zero
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> float(lt.coherence(np.eye(3)))
+    0.0
     """
     xp, arrays = resolve(factor=factor)
     matrix = arrays["factor"]

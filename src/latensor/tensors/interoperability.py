@@ -24,6 +24,13 @@ def from_tensorly(value: Any) -> CPTensor | TuckerTensor | TensorTrain | Parafac
     In a pair, (weights, factors) or (core, factors), the first item tells the form: None or a
     vector is the weights of a CP tensor, an array with one mode per factor is the core of a Tucker
     tensor.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> lt.from_tensorly((np.ones(2), [np.ones((3, 2)), np.ones((4, 2))])).shape
+    (3, 4)
     """
     if type(value).__name__ == "TTTensor":
         return TensorTrain(tuple(value.factors))
@@ -78,7 +85,16 @@ def _with_identities(tensor: TuckerTensor) -> list[Any]:
 
 
 def from_pyttb(value: Any) -> Any:
-    """A pyttb `ktensor`, `ttensor`, `sptensor` or `tensor` as latensor's kind of the same form."""
+    """A pyttb `ktensor`, `ttensor`, `sptensor` or `tensor` as latensor's kind of the same form.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> pyttb = __import__("pyttb")
+    >>> lt.from_pyttb(pyttb.tensor(np.ones((2, 3)))).shape
+    (2, 3)
+    """
     kind = type(value).__name__
     if kind == "ktensor":
         return CPTensor(

@@ -27,6 +27,14 @@ class KruskalRank(int):
         `upper + 1` are not (or there are no more columns)
     exact : bool, whether they agree
     method : str, how the bounds were found
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> found = lt.kruskal_rank(np.eye(3))
+    >>> found.lower, found.upper
+    (3, 3)
     """
 
     lower: int
@@ -73,6 +81,13 @@ def kruskal_rank(
     Returns
     -------
     KruskalRank, an int with `lower`, `upper`, `exact` and `method`
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> int(lt.kruskal_rank(np.array([[1.0, 0.0, 1.0], [0.0, 1.0, 1.0]])))
+    2
     """
     _, arrays = resolve(matrix=matrix)
     require_matrix(arrays["matrix"], "matrix")

@@ -24,6 +24,14 @@ def lift(tensor: object, *, max_size: int = MAX_SIZE) -> Array:
     Returns
     -------
     (d, d, d, d) array, symmetric within the first and the last pair of modes and between them
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> vector = np.array([1.0, 0.0, 0.0])
+    >>> lt.lift(lt.outer([vector] * 3)).shape
+    (3, 3, 3, 3)
     """
     xp, arrays = resolve(tensor=tensor)
     array = arrays["tensor"]

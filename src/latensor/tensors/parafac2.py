@@ -25,6 +25,16 @@ class Parafac2Tensor:
     projections : one (rows_i, rank) matrix P_i per slice, with orthonormal columns
 
     Unpacks like TensorLy's triple: `weights, (A, B, C), projections = tensor`.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> slices = [rng.random((n, 4)) for n in (5, 6, 7)]
+    >>> tensor = lt.parafac2(slices, 2, random_state=0).tensor
+    >>> [part.shape for part in tensor.slices()]
+    [(5, 4), (6, 4), (7, 4)]
     """
 
     weights: Array

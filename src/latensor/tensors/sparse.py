@@ -51,6 +51,13 @@ class SparseTensor:
     Sums are made in float64 (complex128), and given back in the wider of the dtypes of tensor
     and operands. `numba.set_num_threads` sets how many threads contract a tensor of 100,000
     nonzeros or more, where that saves time; the results do not depend on it.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> tensor = lt.SparseTensor([[0, 0, 1], [2, 3, 0]], [1.5, -1.0], (3, 4, 2))
+    >>> tensor.nnz, float(tensor.to_dense()[2, 3, 0])
+    (2, -1.0)
     """
 
     # A NumPy scalar or array on the left of `*` leaves the product to this class.

@@ -43,6 +43,14 @@ class TensorTrain:
     residual : float, the relative error with which the train was fitted; None where not known
 
     Iterates over the cores, as TensorLy's `TTTensor` does.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> train = lt.tensor_train(np.ones((3, 4, 5)), ranks=1)
+    >>> train.shape, train.ranks
+    ((3, 4, 5), (1, 1))
     """
 
     cores: tuple[Array, ...]

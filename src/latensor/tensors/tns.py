@@ -51,6 +51,17 @@ def read_tns(
     Raises
     ------
     FileNotFoundError, and InvalidInputError for what is not such a file, with the line.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import os, tempfile
+    >>> tensor = lt.SparseTensor([[0, 0, 1], [2, 3, 0]], [1.5, -1.0], (3, 4, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensor.tns")
+    ...     lt.write_tns(tensor, path)
+    ...     print(lt.read_tns(path).shape)
+    (3, 4, 2)
     """
     if index_base is not None and not _is_base(index_base):
         raise InvalidInputError(f"index_base={index_base!r} must be 0, 1 or None to detect it")
@@ -306,6 +317,17 @@ def write_tns(tensor: SparseTensor, path: str | os.PathLike[str], index_base: in
     tensor : real SparseTensor
     path : file to write, compressed if its name ends in .gz
     index_base : 1, as FROSTT has it, or 0
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import os, tempfile
+    >>> tensor = lt.SparseTensor([[0, 1]], [2.5], (1, 2))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "tensor.tns.gz")
+    ...     lt.write_tns(tensor, path)
+    ...     print(lt.read_tns(path).nnz)
+    1
     """
     if not isinstance(tensor, SparseTensor):
         raise InvalidInputError(

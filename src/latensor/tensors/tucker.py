@@ -25,6 +25,14 @@ class TuckerTensor:
         compressed and the core holds it whole
 
     Unpacks like TensorLy's pair: `core, factors = tucker`.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> tensor = lt.TuckerTensor(np.ones((2, 2)), (np.eye(3)[:, :2], np.eye(4)[:, :2]))
+    >>> tensor.shape, tensor.ranks
+    ((3, 4), (2, 2))
     """
 
     core: Array

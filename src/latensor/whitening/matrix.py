@@ -17,7 +17,7 @@ class Whitening:
 
     `projection` W (d, rank) whitens: z = W' x has second moment W' M W. `lift` (d, rank) undoes
     it: lift' W = I, and lift W' is the projection onto the span. `spectrum` (rank,) holds the
-    eigenvalues of M by falling magnitude.
+    eigenvalues of M in decreasing magnitude.
     """
 
     projection: Array
@@ -56,6 +56,14 @@ def whiten(second_moment: object, rank: int) -> Whitening:
     ------
     RankDeficientError, whose attributes are the `spectrum` found, the `threshold` below which an
     eigenvalue counts as zero and the largest `usable_rank`.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> found = lt.whiten(np.diag([4.0, 1.0, 0.0]), 2)
+    >>> found.projection.shape
+    (3, 2)
     """
     try:
         spectrum, vectors = leading_eigenpairs(second_moment, rank)

@@ -193,7 +193,7 @@ def _spectrum(tensor: Array, mode: int) -> tuple[Array, Array]:
 
 
 def _last_vectors(vectors: Array, count: int) -> Array:
-    """The eigenvectors of the largest values as rows, by falling value."""
+    """The eigenvectors of the largest values as rows, in decreasing value."""
     return np.ascontiguousarray(vectors[:, ::-1][:, :count].T)
 
 

@@ -46,7 +46,7 @@ class Directions:
 
     Attributes
     ----------
-    basis : (d, r) array with orthonormal columns, by falling energy
+    basis : (d, r) array with orthonormal columns, in decreasing energy
     discarded : float, the energy (squared norm) outside of their span
     """
 
@@ -153,7 +153,7 @@ def _trusted(squares: Any, tail: float, energy: float, epsilon: float) -> bool:
 
 
 def falling_eigenpairs(xp: Namespace, gram: Array, count: int | None = None) -> tuple[Any, Any]:
-    """The leading eigenpairs of a Gram matrix, by falling value.
+    """The leading eigenpairs of a Gram matrix, in decreasing value.
 
     Returns
     -------

@@ -190,7 +190,7 @@ def tucker(
     Returns
     -------
     TuckerDecomposition. The core is all-orthogonal: its slices along a mode are orthogonal to each
-    other and stand by falling norm (but for "hosvd", where each factor has the order of the
+    other and stand in decreasing norm (but for "hosvd", where each factor has the order of the
     singular values of its own unfolding). The largest entry of every column is positive.
 
     Examples

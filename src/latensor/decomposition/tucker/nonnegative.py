@@ -291,7 +291,7 @@ def _leading_parts(xp: Namespace, small: Subspaces, rule: Truncation) -> list[An
 
 
 def _sorted(parts: Parts, fixed: Sequence[int]) -> tuple[Any, list[Any]]:
-    """Core and factors with the slices of the core by falling norm, but for fixed modes."""
+    """Core and factors with the slices of the core in decreasing norm, but for fixed modes."""
     core, factors = parts.core, list(parts.factors)
     for mode, factor in enumerate(factors):
         if factor is None or mode in fixed:

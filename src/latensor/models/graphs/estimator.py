@@ -71,6 +71,14 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
     n_components_, n_iter_ : int
     converged_ : bool
     certificate_ : CommunityCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_block_model(200, 2, random_state=0)
+    >>> model = lt.MixedMembershipBlockModel(2, random_state=0).fit(sample.adjacency)
+    >>> model.membership_.shape, model.block_matrix_.shape
+    ((200, 2), (2, 2))
     """
 
     _parameters = {  # noqa: RUF012

@@ -134,9 +134,9 @@ class CategoricalHMM(HiddenMarkovEstimator):
 
     Examples
     --------
-    >>> from latensor.datasets.sequences import make_hmm
-    >>> sequences = make_hmm(20_000, 10, 3, random_state=0)
-    >>> model = CategoricalHMM(3, random_state=0).fit(sequences.X, sequences.lengths)
+    >>> import latensor as lt
+    >>> sequences = lt.datasets.make_hmm(20_000, 10, 3, random_state=0)
+    >>> model = lt.CategoricalHMM(3, random_state=0).fit(sequences.X, sequences.lengths)
     >>> model.transmat_.shape, model.emissionprob_.shape
     ((3, 3), (3, 10))
     """

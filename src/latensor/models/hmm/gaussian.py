@@ -175,9 +175,9 @@ class GaussianHMM(HiddenMarkovEstimator):
 
     Examples
     --------
-    >>> from latensor.datasets.sequences import make_gaussian_hmm
-    >>> sequences = make_gaussian_hmm(5_000, 2, 3, separation=6.0, random_state=0)
-    >>> model = GaussianHMM(3, random_state=0).fit(sequences.X, sequences.lengths)
+    >>> import latensor as lt
+    >>> sequences = lt.datasets.make_gaussian_hmm(5_000, 2, 3, separation=6.0, random_state=0)
+    >>> model = lt.GaussianHMM(3, random_state=0).fit(sequences.X, sequences.lengths)
     >>> model.means_.shape, model.covars_.shape
     ((3, 2), (3, 2, 2))
     """

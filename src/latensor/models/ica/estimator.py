@@ -68,6 +68,16 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  
     independent, and are only rotated, whatever `noise` is. `partial_fit` keeps the fourth moment of
     up to 16 features whole, and of more along the leading directions of the first rows; a stream
     is refined as long as all its rows are kept (20,000), and goes by the moments of all after that.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_ica(2000, 3, 3, random_state=0)
+    >>> model = lt.ICA(3, random_state=0).fit(sample.samples)
+    >>> model.transform(sample.samples).shape
+    (2000, 3)
+    >>> model.mixing_.shape
+    (3, 3)
     """
 
     _parameters = {  # noqa: RUF012

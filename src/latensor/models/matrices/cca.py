@@ -79,6 +79,17 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     `partial_fit` streams pairs of batches in one pass and `merge` joins two streams exactly, in
     memory for the covariances of both views (at most 8192 features together). `fit` can be
     continued or merged up to 1000 features together.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> shared = rng.standard_normal(500)
+    >>> left = np.column_stack([shared + 0.1 * rng.standard_normal(500), rng.standard_normal(500)])
+    >>> right = np.column_stack([rng.standard_normal(500), shared + 0.1 * rng.standard_normal(500)])
+    >>> lt.CCA(1).fit(left, right).correlations_.round(2)
+    array([0.99])
     """
 
     _parameters = {  # noqa: RUF012

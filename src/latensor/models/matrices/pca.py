@@ -102,6 +102,17 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     keeps the leading max(4 k, k + 100) directions (256 where k depends on the spectrum):
     exact while the data spans no more, and otherwise off by at most `certificate_.error`.
     After `fit`, a stream goes on from the components that were kept.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> rows = np.random.default_rng(0).standard_normal((500, 3)) * [3.0, 1.0, 0.1]
+    >>> model = lt.PCA(2).fit(rows)
+    >>> model.transform(rows).shape
+    (500, 2)
+    >>> bool(model.explained_variance_ratio_[0] > 0.8)
+    True
     """
 
     _parameters = {  # noqa: RUF012

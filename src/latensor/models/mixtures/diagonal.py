@@ -172,6 +172,14 @@ class DiagonalGaussianMixture(DiagonalEstimator):
     converged_ : bool
     lower_bound_ : float, log-likelihood per sample of the last pass; NaN for moments only
     certificate_ : MixtureCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_diagonal_mixture(1000, 9, 3, random_state=0)
+    >>> model = lt.DiagonalGaussianMixture(3, random_state=0).fit(sample.samples)
+    >>> model.weights_.shape, model.covariances_.shape
+    ((3,), (3, 9))
     """
 
     def _model(self) -> DiagonalModel:

@@ -75,6 +75,16 @@ class GaussianMixture(GaussianEstimator):
     See Also
     --------
     SphericalGaussianMixture, DiagonalGaussianMixture : read off three moments alone, if asked to.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_spherical_mixture(600, 4, 3, random_state=0)
+    >>> model = lt.GaussianMixture(3, random_state=0).fit(sample.samples)
+    >>> model.covariances_.shape
+    (3, 4, 4)
+    >>> model.predict_proba(sample.samples[:2]).shape
+    (2, 3)
     """
 
     _parameters = {  # noqa: RUF012

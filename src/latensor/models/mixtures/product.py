@@ -102,6 +102,14 @@ class ProductMixture(DiagonalEstimator):
     covariances_ : (k, d), the variances of the features given the component
     n_components_ : int
     certificate_ : MixtureCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_diagonal_mixture(2000, 9, 2, random_state=0)
+    >>> model = lt.ProductMixture(2, random_state=0).fit(sample.samples)
+    >>> model.means_.shape
+    (2, 9)
     """
 
     _parameters = {  # noqa: RUF012

@@ -112,6 +112,14 @@ class SphericalGaussianMixture(MomentMixture):
     converged_ : bool
     lower_bound_ : float, log-likelihood per sample of the last pass; NaN for moments only
     certificate_ : MixtureCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_spherical_mixture(1000, 6, 3, random_state=0)
+    >>> model = lt.SphericalGaussianMixture(3, random_state=0).fit(sample.samples)
+    >>> model.means_.shape, model.predict(sample.samples).shape
+    ((3, 6), (1000,))
     """
 
     _covariance_type = SPHERICAL

@@ -64,6 +64,14 @@ class NoisyOrNetwork(
     converged_ : bool
     lower_bound_ : float, log-likelihood per sample; NaN for moments only
     certificate_ : NoisyOrCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_noisy_or(5000, 20, 3, random_state=0)
+    >>> model = lt.NoisyOrNetwork(3, random_state=0).fit(sample.samples)
+    >>> model.components_.shape, model.prior_.shape, model.leak_.shape
+    ((3, 20), (3,), (20,))
     """
 
     _takes_sparse: ClassVar[bool] = True

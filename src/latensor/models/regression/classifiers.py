@@ -185,6 +185,16 @@ class CPClassifier(TensorClassifier):
     coef_ : CPTensor, (d1, d2, ..) for two classes, else with the classes as its last mode
     intercept_ : (1,) or (classes,)
     rank_, alpha_, selection_, n_iter_, shape_ : as for `CPRegressor`
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((300, 5, 4))
+    >>> y = np.where(X[:, 0, 0] + X[:, 1, 1] > 0, "yes", "no")
+    >>> model = lt.CPClassifier(2).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
     """
 
     _parameters = {  # noqa: RUF012
@@ -229,6 +239,16 @@ class TuckerClassifier(TensorClassifier):
     ----------
     coef_ : TuckerTensor with orthonormal factors
     classes_, intercept_, rank_, alpha_, selection_, n_iter_, shape_ : as for `CPClassifier`
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((300, 5, 4))
+    >>> y = np.where(X[:, 0, 0] + X[:, 1, 1] > 0, "yes", "no")
+    >>> model = lt.TuckerClassifier((2, 2)).fit(X, y)
+    >>> bool(model.score(X, y) > 0.9)
+    True
     """
 
     _parameters = PARAMETERS

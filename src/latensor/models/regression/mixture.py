@@ -85,6 +85,14 @@ class MixtureOfRegressions(LatentEstimator):
     converged_ : bool
     lower_bound_ : float, log-likelihood of y given x per sample; NaN for moments only
     certificate_ : RegressionMixtureCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_regressions(1000, 3, 2, random_state=0)
+    >>> model = lt.MixtureOfRegressions(2, random_state=0).fit(sample.X, sample.y)
+    >>> model.coef_.shape, model.predict_proba(sample.X, sample.y).shape
+    ((2, 3), (1000, 2))
     """
 
     _min_samples: ClassVar[int] = 2

@@ -44,6 +44,16 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
     inner_coef_ : (n_components, n_components), from the scores of X to those of Y
     coef_ : (d1, .., dN) or (d1, .., dN, outputs), and intercept_ : float or (outputs,)
     x_mean_, y_mean_ : (d1, .., dN) and (outputs,)
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.standard_normal((100, 6, 5))
+    >>> y = X[:, 0, 0] + 0.1 * rng.standard_normal(100)
+    >>> lt.CPPLS(2).fit(X, y).predict(X).shape
+    (100,)
     """
 
     _parameters: ClassVar[Any] = {"n_components": (Interval(numbers.Integral, 1),)}

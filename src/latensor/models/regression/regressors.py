@@ -316,6 +316,15 @@ class TuckerRegressor(TensorRegressor):
     Notes
     -----
     Input is what `CPRegressor` takes.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).standard_normal((300, 5, 4))
+    >>> y = X[:, 0, 0] + 2 * X[:, 1, 1]
+    >>> bool(lt.TuckerRegressor((2, 2)).fit(X, y).score(X, y) > 0.99)
+    True
     """
 
     _kind = "tucker"

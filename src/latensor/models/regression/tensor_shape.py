@@ -29,6 +29,16 @@ class TensorShape(SavedEstimator, TransformerMixin, BaseEstimator):  # type: ign
     ----------
     shape_ : the dimensions, none of them -1
     n_features_in_ : int, their product
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> from sklearn.pipeline import make_pipeline
+    >>> rows = np.random.default_rng(0).standard_normal((200, 12))
+    >>> model = make_pipeline(lt.TensorShape((4, 3)), lt.CPRegressor(1)).fit(rows, rows[:, 0])
+    >>> model.predict(rows).shape
+    (200,)
     """
 
     _fitted_names = frozenset({"shape_"})

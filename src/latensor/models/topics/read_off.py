@@ -60,7 +60,7 @@ class TopicMoments:
     weights : (k,) second-moment weights w_j
     concentration : float, the sum of the Dirichlet weights (0: one topic a document)
     off_diagonal : float, share of the whitened third moment that no topics explain
-    spectrum : (r,) eigenvalues of M2 in the basis, by falling value
+    spectrum : (r,) eigenvalues of M2 in the basis, in decreasing value
     eigenvalues : (k,) the whitened weights of the third moment
     implied_concentration : float, the one at which second and third moment agree best, also where
         it was not used

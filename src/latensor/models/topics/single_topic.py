@@ -95,6 +95,14 @@ class SingleTopic(TopicEstimator):
     history_ : perplexity of the documents at every pass of EM, extrapolated ones included
     status_, spectrum_, certificate_, selection_, vocabulary_, stage_seconds_ : as in
         `LatentDirichletAllocation`
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_single_topic(1000, 100, 4, random_state=0)
+    >>> model = lt.SingleTopic(4, random_state=0).fit(sample.counts)
+    >>> model.components_.shape, model.predict(sample.counts).shape
+    ((4, 100), (1000,))
     """
 
     _fitted_names = TopicEstimator._fitted_names | {"weights_"}

@@ -121,6 +121,16 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     n_moves_ : int, interchanges that the likelihood asked for
     converged_ : bool
     certificate_ : TreeCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_tree(2000, 8, random_state=0)
+    >>> model = lt.LatentTree(random_state=0).fit(sample.X)
+    >>> float(lt.robinson_foulds(model.tree_, sample.tree))
+    0.0
+    >>> model.newick().endswith(";")
+    True
     """
 
     _parameters = {  # noqa: RUF012

@@ -65,6 +65,14 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
     converged_ : bool
     lower_bound_ : float, log-likelihood per sample; NaN for moments only
     certificate_ : MixtureCertificate
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_multi_view(1000, (4, 5, 6), 2, random_state=0)
+    >>> model = lt.MultiViewMixture(2, random_state=0).fit(sample.views)
+    >>> [means.shape for means in model.means_]
+    [(2, 4), (2, 5), (2, 6)]
     """
 
     _parameters = {  # noqa: RUF012
