@@ -63,6 +63,17 @@ def complete(
     ------
     InvalidInputError, for a slice without any observed entry, coordinates twice or out of range,
     NaN among the values. NotIdentifiableError, for fewer entries than parameters.
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> truth = lt.CPTensor(None, [rng.random((d, 2)) for d in (12, 13, 14)]).to_dense()
+    >>> seen = np.where(rng.random(truth.shape) < 0.5, truth, np.nan)
+    >>> found = lt.complete(seen, 2, random_state=0)
+    >>> bool(np.abs(found.tensor.to_dense() - truth).max() < 1e-6)
+    True
     """
     options: dict[str, Any] = {
         "nonnegative": nonnegative,
