@@ -64,6 +64,8 @@ _HOMES = {
         "TensorShape",
         "TuckerClassifier",
         "TuckerRegressor",
+        "TwoLayerClassifier",
+        "TwoLayerNetwork",
         "load",
         "plan",
     ),

@@ -56,6 +56,8 @@ from latensor.models import SphericalGaussianMixture as SphericalGaussianMixture
 from latensor.models import TensorShape as TensorShape
 from latensor.models import TuckerClassifier as TuckerClassifier
 from latensor.models import TuckerRegressor as TuckerRegressor
+from latensor.models import TwoLayerClassifier as TwoLayerClassifier
+from latensor.models import TwoLayerNetwork as TwoLayerNetwork
 from latensor.models import load as load
 from latensor.models import plan as plan
 from latensor.sources import read_documents as read_documents

@@ -27,6 +27,7 @@ LINES = lt.datasets.make_regressions(900, 4, 2, random_state=0)
 TREE = lt.datasets.make_tree(900, 6, random_state=0).X
 TENSORS = np.random.default_rng(0).standard_normal((600, 4, 3))
 RESPONSES = TENSORS @ np.arange(3.0) @ np.arange(4.0) + TENSORS[:, 0, 0] ** 2
+UNITS = lt.datasets.make_network(900, 3, 2, activation="tanh", random_state=0)
 WORDS = [f"word{number:02d}" for number in range(60)]
 
 
@@ -52,6 +53,10 @@ def lines(count):
 
 def tensors(count):
     return [[(TENSORS[a:b], RESPONSES[a:b])] for a, b in edges(len(TENSORS), count)]
+
+
+def hidden_units(count):
+    return [[(UNITS.X[a:b], UNITS.y[a:b])] for a, b in edges(len(UNITS.X), count)]
 
 
 def sequences(data):
@@ -141,6 +146,14 @@ CASES = {
         (TENSORS, RESPONSES),
         "coef_",
         1e-6,
+    ),
+    "network": (
+        lt.TwoLayerNetwork,
+        {"n_components": 2, "random_state": 0},
+        hidden_units,
+        (UNITS.X, UNITS.y),
+        "components_",
+        0.02,  # where a step lowers the loss by less than tol, not where it ends
     ),
     "symbols": (
         lt.CategoricalHMM,

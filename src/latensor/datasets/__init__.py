@@ -14,6 +14,7 @@ from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.datasets.sources_mixed import make_ica, make_pearson
 from latensor.datasets.topics import TopicSample, make_single_topic, make_topics
 from latensor.datasets.trees import make_tree
+from latensor.datasets.two_layers import make_network
 
 __all__ = [
     "PlantedDocuments",
@@ -24,6 +25,7 @@ __all__ = [
     "make_hmm",
     "make_ica",
     "make_multi_view",
+    "make_network",
     "make_noisy_or",
     "make_pearson",
     "make_regressions",

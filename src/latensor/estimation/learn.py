@@ -292,6 +292,12 @@ class Model(Generic[State]):
         """A faster or more exact refiner of a model's own; None for the common one."""
         return None
 
+    def refined(
+        self, run: Run, frame: Frame, answer: Answer[State], sample: Sample, effort: Effort
+    ) -> Answer[State] | None:
+        """What a likelihood that EM does not raise is refined to; None for EM."""
+        return None
+
     def corrected(
         self, run: Run, frame: Frame, sums: Joint, answer: Answer[State]
     ) -> Answer[State] | None:
@@ -375,7 +381,8 @@ def learn(
     if local is not None:
         answer = local
     elif family is not None and sample is not None:
-        answer = _refined(run, model, frame, family, answer, sample, effort, given)
+        own = model.refined(run, frame, answer, sample, effort)
+        answer = own or _refined(run, model, frame, family, answer, sample, effort, given)
     if answer.statistics is None:
         model.check_moments(frame, answer)
     return Learned(frame, moments, sample, answer)

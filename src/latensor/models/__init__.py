@@ -24,6 +24,8 @@ _HOMES = {
     "ProductMixture": "mixtures.product",
     "SphericalGaussianMixture": "mixtures.spherical",
     "NoisyOrNetwork": "networks.noisy_or",
+    "TwoLayerNetwork": "networks.two_layer",
+    "TwoLayerClassifier": "networks.two_layer_classifier",
     "plan": "planning",
     "CPClassifier": "regression.classifiers",
     "TuckerClassifier": "regression.classifiers",

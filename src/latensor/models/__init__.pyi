@@ -13,6 +13,8 @@ from latensor.models.mixtures.pearson import PearsonMixture as PearsonMixture
 from latensor.models.mixtures.product import ProductMixture as ProductMixture
 from latensor.models.mixtures.spherical import SphericalGaussianMixture as SphericalGaussianMixture
 from latensor.models.networks.noisy_or import NoisyOrNetwork as NoisyOrNetwork
+from latensor.models.networks.two_layer import TwoLayerNetwork as TwoLayerNetwork
+from latensor.models.networks.two_layer_classifier import TwoLayerClassifier as TwoLayerClassifier
 from latensor.models.planning import plan as plan
 from latensor.models.regression.classifiers import CPClassifier as CPClassifier
 from latensor.models.regression.classifiers import TuckerClassifier as TuckerClassifier

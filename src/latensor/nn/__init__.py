@@ -7,6 +7,7 @@ except ImportError as error:  # pragma: no cover
 
 from latensor.nn.compress import CompressionReport, LayerReport, compress
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
+from latensor.nn.initialize import initialize
 from latensor.nn.linear import FactorizedEmbedding, FactorizedLinear
 from latensor.nn.regression import TensorContraction, TensorRegression
 
@@ -21,4 +22,5 @@ __all__ = [
     "TensorContraction",
     "TensorRegression",
     "compress",
+    "initialize",
 ]

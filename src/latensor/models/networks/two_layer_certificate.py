@@ -1,0 +1,168 @@
+"""How far a fitted network can be trusted, in numbers and in plain words."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.models.networks.two_layer_read_off import DEVIATIONS
+from latensor.value_files import storable
+
+# Samples for every weight, below which the weights are badly determined.
+_FEW, _TOO_FEW = 10.0, 2.0
+
+
+@storable
+@dataclass(frozen=True)
+class NetworkCertificate(Findings):
+    """What can be said about a fitted network with one hidden layer; `print` it for plain words.
+
+    Attributes
+    ----------
+    n_components, n_features, n_outputs : int
+    activation : str
+    scores : str, whose score functions were used
+    method : str, where the weights come from
+    rank : int, directions in which X varies; below n_features its columns are collinear
+    n_seen : int, directions along which the moments show that y bends
+    spectrum : eigenvalues behind `n_seen`, decreasing, as fractions of the largest
+    second_deviations, third_deviations : float, how far the moments of these orders are from zero,
+        in standard deviations of their noise
+    n_starts, n_agreed : int, starts of L-BFGS and how many of them led to the optimum that was kept
+    confirmed : bool, whether every unit of that optimum is near one that the moments gave
+    samples_per_weight : float
+    fit : float, R2 of the samples, or the fraction of the log loss of the class frequencies alone
+        that the network explains
+    converged : bool
+    constant_features : columns that do not vary
+    """
+
+    n_components: int
+    n_features: int
+    n_outputs: int
+    activation: str
+    scores: str
+    method: str
+    rank: int
+    n_seen: int
+    spectrum: tuple[float, ...]
+    second_deviations: float
+    third_deviations: float
+    n_starts: int
+    n_agreed: int
+    confirmed: bool
+    samples_per_weight: float
+    fit: float
+    converged: bool
+    constant_features: tuple[int, ...] = ()
+
+    @property
+    def headline(self) -> str:
+        """What the certificate is about, in a few words."""
+        return (
+            f"network of {self.n_components} hidden units ({self.activation}) on "
+            f"{self.n_features} features, by {self.method}"
+        )
+
+    @property
+    def statements(self) -> tuple[Statement, ...]:
+        """The findings, each with its topic, how good it is, and a sentence."""
+        return present(
+            self._samples(), self._moments(), self._spectrum(), self._starts(), self._fit(),
+            self._convergence(), self._collinear(),
+        )  # fmt: skip
+
+    @property
+    def judged(self) -> tuple[Statement, ...]:
+        """The findings that the verdict is about: how well y is predicted is said apart."""
+        return tuple(s for s in self.statements if s.topic != "Fit")
+
+    @property
+    def vanishing(self) -> tuple[int, ...]:
+        """The orders, of 2 and 3, whose moment is not above its noise."""
+        pairs = ((2, self.second_deviations), (3, self.third_deviations))
+        return tuple(order for order, value in pairs if not value > DEVIATIONS)
+
+    def _samples(self) -> Statement:
+        text = f"{self.samples_per_weight:.3g} samples for every weight."
+        if self.samples_per_weight >= _FEW:
+            return Statement("Samples", GOOD, text)
+        level = CAUTION if self.samples_per_weight >= _TOO_FEW else BAD
+        return Statement("Samples", level, text + " Lower n_components or give more samples.")
+
+    def _moments(self) -> Statement:
+        if self.n_components > self.rank:
+            return Statement(
+                "Moments",
+                CAUTION,
+                f"{self.n_components} hidden units exceed the {self.rank} directions of X: moments "
+                "of order three do not determine them, and random starts were used.",
+            )
+        told = (
+            f"those of orders 2 and 3 are {self.second_deviations:.3g} and "
+            f"{self.third_deviations:.3g} standard deviations from zero."
+        )
+        if not self.vanishing:
+            return Statement("Moments", GOOD, told)
+        if self.vanishing == (2,):
+            return Statement(
+                "Moments", GOOD, told + " Order 2 vanishes, as for odd activations without biases."
+            )
+        if self.vanishing == (3,):
+            return Statement(
+                "Moments",
+                CAUTION if self.n_outputs == 1 else GOOD,
+                told + " Order 3 vanishes, as for relu without biases: the second shows the "
+                "subspace of the hidden units, not the units.",
+            )
+        return Statement(
+            "Moments",
+            BAD,
+            told + " Both vanish: y shows no hidden unit, depends on X linearly, or has too few "
+            "samples.",
+        )
+
+    def _spectrum(self) -> Statement | None:
+        if self.n_components > self.rank or self.n_seen >= self.n_components:
+            return None
+        shown = ", ".join(f"{value:.2g}" for value in self.spectrum[: self.n_components + 1])
+        return Statement(
+            "Directions",
+            CAUTION,
+            f"the moments show {self.n_seen} of {self.n_components} directions (spectrum {shown}, "
+            ".. of the largest): give more samples, or lower n_components.",
+        )
+
+    def _starts(self) -> Statement | None:
+        if self.n_starts < 2:
+            return None
+        text = f"{self.n_agreed} of {self.n_starts} starts led to the optimum that was kept."
+        if self.confirmed:
+            text += " Its hidden units are those of the moments."
+        if self.n_agreed >= 2 or self.confirmed:
+            return Statement("Optimum", GOOD, text)
+        return Statement("Optimum", CAUTION, text + " There may be a better one: raise n_init.")
+
+    def _fit(self) -> Statement | None:
+        if math.isnan(self.fit):
+            return None
+        return Statement("Fit", GOOD, f"{100 * self.fit:.3g} % of the samples' y is explained.")
+
+    def _convergence(self) -> Statement | None:
+        if self.converged:
+            return None
+        return Statement("Convergence", CAUTION, "stopped at max_iter before the loss settled.")
+
+    def _collinear(self) -> Statement | None:
+        if self.rank == self.n_features:
+            return None
+        told = ""
+        if self.constant_features:
+            told = f" (column {listed(self.constant_features)} does not vary)"
+        return Statement(
+            "Collinear features",
+            CAUTION,
+            f"X varies in {self.rank} of {self.n_features} directions{told}: weights are those of "
+            "least length, predictions are not affected.",
+        )
