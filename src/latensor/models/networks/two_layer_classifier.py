@@ -75,7 +75,7 @@ class TwoLayerClassifier(ClassifierMixin, TwoLayerEstimator):  # type: ignore[mi
         scores: Any = "gaussian",
         classes: Any = None,
         alpha: float = 1e-4,
-        n_init: int = 10,
+        n_init: int = 8,
         refine: int | str = "auto",
         tol: float = 1e-6,
         max_iter: int = 1000,
