@@ -30,6 +30,9 @@ def folder(tmp_path, monkeypatch):
     rows = rng.standard_normal((60, 2)) + np.repeat([[0, 0], [9, 9]], 30, axis=0)
     np.savetxt(tmp_path / "rows.csv", rows, delimiter=",", header="größe,Ω", encoding="utf-8")
     np.save(tmp_path / "tensor.npy", np.einsum("i,j,k->ijk", *rng.standard_normal((3, 4))))
+    gaps = np.einsum("i,j,k->ijk", *rng.standard_normal((3, 6)))
+    gaps[0, 0, 0] = np.nan
+    np.save(tmp_path / "gaps.npy", gaps)
     return tmp_path
 
 
@@ -46,6 +49,10 @@ COMMANDS = {
         ["decompose", "tensor.npy", "--rank", "1", "--out", "o"],
         ["o/components.png", "o/decomposition.npz", "o/summary.json"],
     ),
+    "complete": (
+        ["complete", "gaps.npy", "--rank", "1", "--out", "o"],
+        ["o/components.png", "o/completion.npz", "o/summary.json"],
+    ),
     "demo": (
         ["demo", "--limit", "3", "--topics", "2", "--out", "o"],
         ["o/docstrings.jsonl", "o/topics.html"],
@@ -59,6 +66,7 @@ def replace_work(monkeypatch, work):
         "topics": ["learn", "apply_model"],
         "fit": ["execute"],
         "decompose": ["_execute"],
+        "complete": ["_fit"],
         "demo": ["collect_docstrings", "image_demo"],
     }
     for command, names in places.items():

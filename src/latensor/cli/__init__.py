@@ -17,7 +17,7 @@ from latensor.cli.console import CLOSED_PIPE, drop_output
 
 # What a shell reports for a program that Ctrl-C has ended.
 _INTERRUPTED = 130
-_COMMANDS = ("compile", "decompose", "demo", "fit", "topics")
+_COMMANDS = ("compile", "complete", "decompose", "demo", "fit", "topics")
 # Signals that end a program and would leave its temporary files behind.
 _ENDINGS = ("SIGTERM", "SIGHUP")
 

@@ -43,7 +43,8 @@ Examples:
 """
 
 
-def _read_rank(context: Any, parameter: Any, value: str | None) -> int | str | None:
+def read_rank(context: Any, parameter: Any, value: str | None) -> int | str | None:
+    """`--rank`: a whole number, or auto."""
     if value is None or value == "auto":
         return value
     try:
@@ -76,7 +77,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option(
     "--rank",
-    callback=_read_rank,
+    callback=read_rank,
     metavar="K|auto",
     help="Number of components; auto, the default, chooses it and shows why.",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any
@@ -73,7 +74,8 @@ def say(console: Console, text: str) -> None:
     console.print(visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
-def _table(*titles: str) -> Table:
+def table_of(*titles: str) -> Table:
+    """A table of numbers."""
     table = Table(*titles)
     for column in table.columns:
         column.justify = "right"
@@ -86,7 +88,9 @@ def print_components(run: Run) -> None:
     if run.selection is not None:
         say(console, f"\n{WORDING(run.selection)}\n")
     order = len(found.factors)
-    table = _table("component", "weight", *(f"peak in mode {m}" for m in range(order) if order < 7))
+    table = table_of(
+        "component", "weight", *(f"peak in mode {m}" for m in range(order) if order < 7)
+    )
     weights = np.asarray(found.weights)
     factors = [np.asarray(f) for f in found.factors]
     for j in range(min(found.rank, _ROWS)):
@@ -107,7 +111,7 @@ def print_components(run: Run) -> None:
 def print_tucker(run: Run) -> None:
     """Print what each mode keeps and how well the form fits."""
     console, found = run.console, run.found
-    table = _table("mode", "size", "kept", "energy in the first", "in the last")
+    table = table_of("mode", "size", "kept", "energy in the first", "in the last")
     core = np.abs(np.asarray(found.core)).astype(float)
     core = core / (core.max() or 1.0)  # squares of very large entries leave the range
     for mode, (size, kept) in enumerate(zip(run.source.shape, core.shape, strict=True)):
@@ -157,8 +161,21 @@ def _number(value: Any) -> str:
     return f"{float(value):,.1f}" if 1e3 <= abs(value) < 1e7 else f"{float(value):.5g}"
 
 
-def save(run: Run, output: Output) -> None:
-    """Write the arrays, the summary and the figures of a run."""
+def save(
+    run: Run,
+    output: Output,
+    command: str = COMMAND,
+    name: str = ARRAYS,
+    more: Mapping[str, Any] | None = None,
+) -> None:
+    """Write the arrays, the summary and the figures of a run.
+
+    Parameters
+    ----------
+    run, output : what was found, and where to
+    command, name : the command that did it, and its file of arrays
+    more : further arrays
+    """
     found = run.found
     is_cp = hasattr(found, "weights")
     factors = {
@@ -167,7 +184,8 @@ def save(run: Run, output: Output) -> None:
         if factor is not None
     }
     first = {"weights": found.weights} if is_cp else {"core": found.core}
-    output.arrays(ARRAYS, {**{k: np.asarray(v) for k, v in first.items()}, **factors})
+    arrays = {**first, **factors, **(more or {})}
+    output.arrays(name, {key: np.asarray(value) for key, value in arrays.items()})
     try:
         _draw(run, output)
     except ImportError:
@@ -190,6 +208,7 @@ def save(run: Run, output: Output) -> None:
         "weights": np.asarray(found.weights) if is_cp else None,
         "residual": float(found.residual),
         "fit": 1.0 - float(found.residual),
+        "held_out_error": getattr(found, "held_out_error", None),
         "status": found.status.name,
         "iterations": found.n_iter,
         "history": found.history,
@@ -198,7 +217,7 @@ def save(run: Run, output: Output) -> None:
         "rank_selection": None if run.selection is None else run.selection.to_dict(),
         "notes": run.notes,
     }
-    output.summary(COMMAND, content)
+    output.summary(command, content)
 
 
 def _draw(run: Run, output: Output) -> None:
@@ -215,6 +234,9 @@ def _draw(run: Run, output: Output) -> None:
         model = found.tensor.to_dense()
         form = "CP" if hasattr(found, "weights") else "Tucker"
         kept = _tucker_size(found) if form == "Tucker" else found.rank * (sum(model.shape) + 1)
-        original = f"original, {model.size:,} numbers"
-        pictures = {original: run.source.tensor, f"{form}, {kept:,} numbers": model}
+        mask, shown = run.source.mask, run.source.tensor
+        title = f"original, {model.size:,} numbers"
+        if mask is not None:
+            shown, title = np.where(mask, shown, 0), f"{np.count_nonzero(mask):,} observed numbers"
+        pictures = {title: shown, f"{form}, {kept:,} numbers": model}
         draw(plots.images(pictures), output.open("image.png"))

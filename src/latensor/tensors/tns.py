@@ -63,6 +63,36 @@ def read_tns(
     ...     print(lt.read_tns(path).shape)
     (3, 4, 2)
     """
+    indices, values, dimensions, base = _read(path, shape, index_base)
+    try:
+        return SparseTensor(indices, values, dimensions)
+    except InvalidInputError as error:
+        raise InvalidInputError(
+            f"{os.fspath(path)}, indices counted from {base}: {error}"
+        ) from error
+
+
+def read_tns_entries(
+    path: str | os.PathLike[str], shape: object | None = None, index_base: int | None = None
+) -> tuple[Any, Any, tuple[int, ...]]:
+    """The lines of a FROSTT file as (coordinates, values, shape), for `lt.complete`.
+
+    Zeros are kept, as values that were observed, and so are entries given more than once.
+
+    Parameters
+    ----------
+    path, shape, index_base : as in `read_tns`
+    """
+    indices, values, dimensions, _ = _read(path, shape, index_base)
+    if dimensions is None:
+        dimensions = tuple(int(column.max()) + 1 for column in indices.T)
+    return indices, values, dimensions
+
+
+def _read(
+    path: str | os.PathLike[str], shape: object | None, index_base: int | None
+) -> tuple[Any, Any, tuple[int, ...] | None, int]:
+    """Indices counted from 0, values, the shape where it is known, and how the file counts."""
     if index_base is not None and not _is_base(index_base):
         raise InvalidInputError(f"index_base={index_base!r} must be 0, 1 or None to detect it")
     name = os.fspath(path)
@@ -81,15 +111,11 @@ def read_tns(
             raise InvalidInputError(
                 f"{name} holds no entries: give the shape if it stands for a zero tensor"
             )
-        return SparseTensor(np.zeros((0, len(dimensions)), np.int64), values, dimensions)
+        return np.zeros((0, len(dimensions)), np.int64), values, dimensions, 0
     base = reader.base
     if base is None:
         base = 0 if min(int(column.min()) for column in indices.T) == 0 else 1
-    indices -= base
-    try:
-        return SparseTensor(indices, values, dimensions)
-    except InvalidInputError as error:
-        raise InvalidInputError(f"{name}, indices counted from {base}: {error}") from error
+    return indices - base, values, dimensions, base
 
 
 class _Reader:

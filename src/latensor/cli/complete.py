@@ -1,0 +1,194 @@
+"""`latensor complete`: from some entries of a tensor to all of them."""
+
+from __future__ import annotations
+
+import time
+from math import prod
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+
+import latensor as lt
+from latensor.array_files import read_npy
+from latensor.cli.compiling import compiling_told
+from latensor.cli.console import printing
+from latensor.cli.decompose import read_rank
+from latensor.cli.files import Input, read_input
+from latensor.cli.findings import FIGURES, WORDING, Run, print_components, save, say, table_of
+from latensor.cli.options import Target, seed_option
+from latensor.cli.progress import progress_meter
+from latensor.cli.refusal import Refusal, errors_in_one_line
+from latensor.cli.saving import SUMMARY, output_folder
+from latensor.exceptions import InvalidInputError
+from latensor.tensors.tns import read_tns_entries
+
+COMMAND = "latensor complete"
+ARRAYS = "completion.npz"
+
+_EPILOG = """\b
+Examples:
+  latensor complete gaps.npy --rank 3                 NaN is missing; print the held-out error
+  latensor complete gaps.npy --out filled             filled/completion.npz has the whole array
+  latensor complete ratings.tns --rank 5 --at places.npy --out found
+                                                      each line is an observed entry, zeros too
+  latensor complete photo.npz --array x --mask seen --rank 20 --nonnegative
+"""
+
+
+@click.command(epilog=_EPILOG)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--rank",
+    callback=read_rank,
+    metavar="K|auto",
+    default="auto",
+    help="Number of components; auto, the default, takes those that predict entries left out.",
+)
+@click.option("--nonnegative", is_flag=True, help="Keep all factors at or above zero.")
+@click.option(
+    "--ridge",
+    metavar="X",
+    type=click.FloatRange(min=0),
+    default=0.0,
+    help="Penalty on the components, where entries are few.",
+)
+@click.option(
+    "--max-iter",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Most iterations.  [default: as many as it takes]",
+)
+@click.option("--array", metavar="NAME", help="Which array of an .npz file.")
+@click.option(
+    "--mask",
+    metavar="NAME",
+    help="What was observed: an array of the same .npz file, or a file; True is observed.",
+)
+@click.option("--missing", metavar="NAME", help="The opposite of --mask: True is missing.")
+@click.option(
+    "--at",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="An .npy file of coordinates (n, order), counted from 0, to predict; needs --out.",
+)
+@seed_option
+@click.option(
+    "--out",
+    type=Target(),
+    metavar="DIR",
+    help=f"Folder for {ARRAYS}, {SUMMARY} and figures; made if it does not exist.",
+)
+def complete(
+    file: Path,
+    rank: int | str,
+    nonnegative: bool,
+    ridge: float,
+    max_iter: int | None,
+    array: str | None,
+    mask: str | None,
+    missing: str | None,
+    at: Path | None,
+    seed: int,
+    out: Path | None,
+) -> None:
+    """Fill in the tensor in FILE from its observed entries, and say how far to trust them.
+
+    FILE is .npy or .npz with NaN where an entry is missing (or --mask), .tns or .tns.gz with a line
+    for every observed entry, or an image with --mask. Without --out nothing is written.
+    """
+    if at is not None and out is None:
+        raise Refusal("--at needs --out: the predicted entries are written there")
+    options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "ridge": ridge}
+
+    def execute() -> tuple[Run, dict[str, Any]]:
+        source, given = _read(file, array, mask, missing)
+        run = Run(source, console, seed, options)
+        _fit(run, given, rank)
+        return run, _filled(run, at)
+
+    with errors_in_one_line(), printing() as console:
+        if out is None:
+            _print(execute()[0])
+            return
+        names = frozenset({ARRAYS, SUMMARY, *FIGURES})
+        inputs = [file, *(Path(n) for n in (mask, missing, at) if n is not None)]
+        with output_folder(out, COMMAND, names, inputs) as output:
+            run, more = execute()
+            save(run, output, COMMAND, ARRAYS, more)
+        _print(run)
+        written = [name for name in (ARRAYS, SUMMARY, *FIGURES) if name in output.names]
+        say(console, f"Saved in {out}: {', '.join(written)}")
+
+
+def _read(
+    path: Path, array: str | None, mask: str | None, missing: str | None
+) -> tuple[Input, Any]:
+    """What there is to say of the file, and what `lt.complete` takes."""
+    if path.name.lower().endswith((".tns", ".tns.gz")) and path.is_file():
+        if mask is not None or missing is not None or array is not None:
+            raise Refusal(f"{path} has a line for every observed entry: leave out --array, --mask "
+                          "and --missing")  # fmt: skip
+        triple = read_tns_entries(path)
+        pattern = lt.SparseTensor(triple[0], np.ones(len(triple[1])), triple[2])
+        return Input(lt.SparseTensor(*triple), pattern, path, None, False), triple
+    source = read_input(path, array, mask, missing)
+    if source.is_sparse:
+        return source, source.tensor
+    tensor = source.tensor
+    observed = np.ones(tensor.shape, bool) if source.mask is None else source.mask
+    if tensor.dtype.kind in "fc":
+        observed = observed & ~np.isnan(tensor)
+    if observed.all():
+        raise Refusal(f"{path} has no missing entry: mark them by NaN, --mask or --missing")
+    return Input(tensor, observed, source.path, source.array, source.is_image), tensor
+
+
+def _fit(run: Run, given: Any, rank: int | str) -> None:
+    source = run.source
+    say(run.console, source.description)
+    start = time.perf_counter()
+    with compiling_told(), WORDING.warnings(run.notes), progress_meter(run.console) as meter:
+        show = meter.step("completing")
+        with WORDING.errors():
+            run.found = lt.complete(
+                given,
+                rank,
+                mask=None if isinstance(given, tuple) else source.mask,
+                random_state=run.seed,
+                callback=show,
+                **run.options,
+            )
+        run.selection = run.found.selection
+        meter.step("certifying")
+        run.certificate = run.found.certificate
+    run.seconds = time.perf_counter() - start
+
+
+def _filled(run: Run, at: Path | None) -> dict[str, Any]:
+    """The completed array, where the file holds one, and the entries that were asked for."""
+    source, model = run.source, run.found.tensor
+    more: dict[str, Any] = {}
+    if not source.is_sparse:
+        more["completed"] = np.where(source.mask, source.tensor, model.to_dense())
+    if at is not None:
+        try:
+            more["predicted"] = model.at(read_npy(at))
+        except InvalidInputError as error:
+            raise Refusal(f"--at={at}: {error}") from error
+    return more
+
+
+def _print(run: Run) -> None:
+    found, shape = run.found, run.source.shape
+    mask = run.source.mask
+    seen = int(mask.nnz if run.source.is_sparse else np.count_nonzero(mask))
+    error = found.held_out_error
+    table = table_of("entries", "number", "relative error")
+    table.add_row("observed, fitted", f"{seen:,}", f"{found.residual:.3g}")
+    shown = "not measured" if error is None else f"{error:.3g}"
+    table.add_row("left out of a fit", "5 % of these", shown)
+    table.add_row("missing", f"{prod(shape) - seen:,}", "as those left out")
+    run.console.print(table)
+    print_components(run)
