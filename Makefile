@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
-	bench-mixtures bench-graphs bench-trees bench-hard bench-engines
+	bench-mixtures bench-graphs bench-trees bench-hard bench-engines bench-spark-ml
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -95,6 +95,9 @@ bench-topics-stream: $(VENV)/.installed-demo  ## A million documents from disk
 
 bench-engines: $(VENV)/.installed-dev  ## Local threads, Dask and many partitions: time, bytes and memory
 	$(BIN)/python -m benchmarks.engines
+
+bench-spark-ml: $(VENV)/.installed-dev  ## Spark ML's LDA and GaussianMixture beside ours; needs pyspark and Java
+	$(BIN)/python -m benchmarks.spark_ml --write
 
 bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or networks and mixtures of regressions beside EM from random starts
 	$(BIN)/python -m benchmarks.nonlinear

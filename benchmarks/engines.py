@@ -1,8 +1,9 @@
 """Engines beside each other: time, bytes of a round, merging of many partitions, memory.
 
-python -m benchmarks.engines [--documents N] prints the tables of docs/engines.md. Documents are
-planted shard by shard into compressed Parquet files (V = 20,000 words, k = 50 topics), so that no
-machine has to hold them; --messages alone measures what travels.
+python -m benchmarks.engines [--documents N] [--refine N] [--engines local,dask] prints the tables
+of docs/engines.md and docs/benchmarks.md. Documents are planted shard by shard into compressed
+Parquet files (V = 20,000 words, k = 50 topics), so that no machine has to hold them; --messages
+alone measures what travels.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import argparse
 import pickle
 import resource
+import subprocess
 import sys
 import tempfile
 import time
@@ -25,12 +27,15 @@ from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums
+from latensor.moments.word_core import WordCoreSums
+from latensor.moments.word_powers import WordPowerSums
 from latensor.moments.word_totals import WordTotalSums
-from latensor.moments.word_triples import WordTripleSums
+from latensor.moments.word_triples import WordRows, WordTripleSums
 from latensor.moments.words import WordPairSums
 from latensor.refinement.family import Statistics
 
 WORDS, TOPICS, LENGTH = 20_000, 50, 60
+SHARD = 25_000
 
 
 def planted_topics(rng: np.random.Generator, words: int = WORDS, topics: int = TOPICS) -> Any:
@@ -71,18 +76,78 @@ def write_shard(path: Path, n_documents: int, seed: int, topics: Any) -> int:
     return len(pairs)
 
 
-def fit_shards(folder: Path, engine: str, refine: int) -> tuple[Any, float, float]:
-    source = lt.sources.shards(
-        str(folder / "*.parquet"),
-        words="words",
-        counts="counts",
-        n_features=WORDS,
-        engine=engine,
+class Stages:
+    """A callback that adds up the time of each kind of pass and notes the peak memory so far."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[float]] = {}
+        self._last = time.perf_counter(), time.process_time()
+
+    def __call__(self, name: str, number: int) -> None:
+        """Told after every pass."""
+        row = self.rows.setdefault(name, [0, 0.0, 0.0, 0.0])
+        now = time.perf_counter(), time.process_time()
+        row[0] += 1
+        row[1] += now[0] - self._last[0]
+        row[2] += now[1] - self._last[1]
+        row[3] = peak_memory()
+        self._last = now
+
+    def lines(self) -> list[str]:
+        """A table."""
+        found = [
+            "| stage | passes | seconds | CPU seconds | peak so far, GiB |",
+            "|---|---|---|---|---|",
+        ]
+        for name, (count, wall, cpu, peak) in self.rows.items():
+            found.append(f"| {name} | {count} | {wall:.0f} | {cpu:.0f} | {peak:.2f} |")
+        return found
+
+
+def peak_memory() -> float:
+    """The largest resident size that this process has had, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def fit_shards(folder: Path, engine: str, refine: int | str) -> None:
+    """One fit, told stage by stage; of Dask with two processes of one thread each."""
+    client: Any = None
+    if engine == "dask":
+        import distributed
+
+        cluster = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        )
+        client = distributed.Client(cluster)
+
+    def seconds() -> float:
+        workers = client.run(time.process_time) if client is not None else {}
+        return time.process_time() + sum(workers.values())
+
+    def fit(files: Any, count: int, passes: int | str, **more: Any) -> Any:
+        source = lt.sources.shards(
+            files, words="words", counts="counts", n_features=WORDS, engine=engine
+        )
+        return lt.LatentDirichletAllocation(count, random_state=0, refine=passes).fit(
+            source, **more
+        )
+
+    files = sorted(map(str, folder.glob("*.parquet")))
+    # The first fit compiles.
+    fit(files[:1], 5, min(refine, 1) if isinstance(refine, int) else 1)
+    stages = Stages()
+    wall, cpu = time.perf_counter(), seconds()
+    model = fit(files, TOPICS, refine, callback=stages)
+    wall, cpu = time.perf_counter() - wall, seconds() - cpu
+    topics = planted_topics(np.random.default_rng(1))
+    print(
+        f"\n{engine}, refine={refine}: {wall:.0f} s, {cpu:.0f} CPU seconds, total variation "
+        f"{recovered(model, topics):.4f}, peak here {peak_memory():.2f} GiB; {model.status_}\n"
     )
-    model = lt.LatentDirichletAllocation(TOPICS, random_state=0, refine=refine)
-    wall, work = time.perf_counter(), time.process_time()
-    model.fit(source)
-    return model, time.perf_counter() - wall, time.process_time() - work
+    print("\n".join(stages.lines()), flush=True)
+    if client is not None:
+        client.close()
+        cluster.close()
 
 
 def recovered(model: Any, topics: Any) -> float:
@@ -108,13 +173,19 @@ def messages() -> None:
         (rng.standard_normal((2048, features)),), np.ones(2048), np.arange(2048, dtype=np.uint64)
     )
     basis = np.linalg.qr(rng.standard_normal((words, count + 30)))[0].astype(np.float32)
-    scale = np.ones(words)
-    narrow = basis[:, :count].copy()
-    state = TopicState(*(np.full(s, 1 / words) for s in ((count, words), count, count, count)))
+    narrow = basis[:, :count].astype(np.float64)
+    frame = (np.ones(words), 100.0, True)
+    drawn = WordRows.drawn(rng.uniform(1, 100, words), 1500, rng)
+    state = TopicState(
+        np.full((count, words), 1 / words, np.float32), *(np.full(count, 0.1) for _ in range(3))
+    )
     cases = {
         "word totals": (WordTotalSums(words), batch),
-        "subspace pass, r = 130": (WordPairSums(basis, scale, 100.0), batch),
-        "third moment, r = 100": (WordTripleSums(narrow, scale, 100.0), batch),
+        "subspace pass, r = 130": (WordPairSums(basis, *frame), batch),
+        "last subspace pass, r = 130": (WordCoreSums(basis, *frame), batch),
+        "third moment, r = 100": (WordTripleSums(narrow, *frame, rows=drawn), batch),
+        "power step, r = 100": (WordPowerSums(narrow, *frame, rows=drawn), batch),
+        "weights of topics, k = 100": (WordCoreSums(narrow, *frame), batch),
         "refinement pass, k = 100": (Statistics(MixedTopicsFamily(0.1, 0.01), state), batch),
         "covariance, d = 1,000": (CovarianceSums(np.zeros(features)), points),
         "third powers, r = 40": (
@@ -122,17 +193,20 @@ def messages() -> None:
             points,
         ),
     }
-    print("| message | bytes home | frame out | merge (s) |\n|---|---|---|---|")
+    print("| message | bytes home | frame out | made ready (s) | merge (s) |")
+    print("|---|---|---|---|---|")
     for name, (start, units) in cases.items():
         found = Counted(start).update(units)
+        begin = time.process_time()
         message = found.message()
+        ready = time.process_time() - begin
         home, out = len(pickle.dumps(message, 5)), len(pickle.dumps(found.empty(), 5))
         one, other = found.received(message), found.received(message)
         begin = time.process_time()
         one.merge(other)
         print(
             f"| {name} | {home / 1e6:.2f} MB | {out / 1e6:.2f} MB | "
-            f"{time.process_time() - begin:.3f} |"
+            f"{ready:.3f} | {time.process_time() - begin:.3f} |"
         )
 
 
@@ -152,41 +226,47 @@ def many_partitions(count: int = 1000) -> None:
     )
 
 
+def write_shards(folder: Path, n_documents: int) -> None:
+    """Planted documents, a file for every 25,000; files that are there already are kept."""
+    topics = planted_topics(np.random.default_rng(1))
+    begin, stored = time.perf_counter(), 0
+    for number in range(-(-n_documents // SHARD)):
+        path = folder / f"{number:05d}.parquet"
+        if not path.exists():
+            stored += write_shard(path, min(SHARD, n_documents - number * SHARD), number, topics)
+    size = sum(path.stat().st_size for path in folder.iterdir())
+    print(
+        f"\n{n_documents:,} documents, {stored:,} counts written, {size / 1e6:.0f} MB, "
+        f"{time.perf_counter() - begin:.0f} s"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--documents", type=int, default=1_000_000)
-    parser.add_argument("--shards", type=int, default=16)
-    parser.add_argument("--refine", type=int, default=5)
-    parser.add_argument("--messages", action="store_true")
+    parser.add_argument("--refine", default="1", help="passes, or auto")
+    parser.add_argument("--messages", action="store_true", help="measure what travels alone")
     parser.add_argument("--engines", default="local,dask")
+    parser.add_argument(
+        "--folder", type=Path, help="where the files go and stay; temporary without"
+    )
+    parser.add_argument("--fit", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    refine = "auto" if options.refine == "auto" else int(options.refine)
+    if options.fit:
+        fit_shards(Path(options.fit[0]), options.fit[1], refine)
+        return
     messages()
     many_partitions()
     if options.messages:
         return
-    topics = planted_topics(np.random.default_rng(1))
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        each = options.documents // options.shards
-        begin = time.perf_counter()
-        stored = sum(
-            write_shard(folder / f"{i:04d}.parquet", each, i, topics) for i in range(options.shards)
-        )
-        size = sum(path.stat().st_size for path in folder.iterdir())
-        print(
-            f"\n{each * options.shards:,} documents, {stored:,} counts, {size / 1e6:.0f} MB in "
-            f"{options.shards} files, written in {time.perf_counter() - begin:.0f} s"
-        )
-        print("| engine | wall (s) | CPU here (s) | total variation | peak memory |")
-        print("|---|---|---|---|---|")
+        folder = options.folder or Path(name)
+        write_shards(folder, options.documents)
         for engine in options.engines.split(","):
-            model, wall, work = fit_shards(folder, engine, options.refine)
-            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-            print(
-                f"| {engine} | {wall:.0f} | {work:.0f} | {recovered(model, topics):.4f} | "
-                f"{peak:.0f} MB |"
-            )
-            sys.stdout.flush()
+            # In a process of its own, whose peak is that of the fit.
+            command = [sys.executable, "-m", "benchmarks.engines", "--refine", options.refine]
+            subprocess.run([*command, "--fit", str(folder), engine], check=True)
 
 
 if __name__ == "__main__":

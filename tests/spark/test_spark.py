@@ -1,7 +1,10 @@
 """Spark: the same partitions give the same bits as here; frames of all kinds of columns."""
 
+import json
 import os
+import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -116,6 +119,29 @@ def test_a_task_that_dies_changes_no_bit(spark, tmp_path):
     assert np.array_equal(
         found, mixture(lt.sources.partitions([[MIXED[:300]], [MIXED[300:]]])).means_
     )
+
+
+def test_an_executor_that_dies_changes_no_bit(tmp_path):
+    """In a process of its own: a session has one kind of cluster."""
+    script = Path(__file__).with_name("killed_executor.py")
+    environment = {
+        **os.environ,
+        "PYSPARK_PYTHON": sys.executable,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_WORKER_DIR": str(tmp_path),
+    }
+    command = [sys.executable, str(script), str(tmp_path / "killed")]
+    found = subprocess.run(
+        command,
+        env=environment,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    assert json.loads(found.stdout.splitlines()[-1]) == {"killed": True, "same": True}
 
 
 def test_what_is_refused(spark, frame):
