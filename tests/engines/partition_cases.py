@@ -222,3 +222,16 @@ class KillsOnce:
             open(self.flag, "w").close()
             os.kill(os.getpid(), signal.SIGKILL)
         yield self.rows[100:]
+
+
+class Watching:
+    """A callback that notes what it is told."""
+
+    def __init__(self):
+        self.passes, self.partitions = [], []
+
+    def __call__(self, name, number):
+        self.passes.append(name)
+
+    def partition(self, name, fraction):
+        self.partitions.append((name, fraction))

@@ -21,6 +21,7 @@ from engines.partition_cases import (
     VIEWS,
     WORDS,
     KillsOnce,
+    Watching,
     fitted,
     whole,
 )
@@ -157,6 +158,10 @@ def test_two_processes_give_the_same_bits_and_keep_nothing(two_processes):
     with two_processes.as_current():
         for name in ("spherical", "topics", "points"):
             assert np.array_equal(fitted(name, 4, engine="dask"), fitted(name, 4))
+        seen = Watching()
+        parts = lt.sources.partitions([[part] for part in np.split(MIXED, 4)], engine="dask")
+        lt.PCA(2).fit(parts, callback=seen)
+        assert [fraction for _, fraction in seen.partitions] == [0.5, 1.0] * len(seen.passes)
         two_processes.sync(lambda: __import__("asyncio").sleep(0.5))
         assert not any(two_processes.has_what().values())
     address = two_processes.scheduler.address.removeprefix("tcp://")

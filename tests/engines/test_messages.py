@@ -8,7 +8,8 @@ import pytest
 import scipy.sparse
 
 import latensor as lt
-from latensor.engines.tree import joined, total
+from engines.partition_cases import Watching
+from latensor.engines.tree import aligned_groups, joined, total
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.moments.batch import Batch
@@ -130,6 +131,30 @@ def test_where_partitions_meet_changes_no_bit(name):
     assert pickle.dumps(start.received(pickle.loads(found)).message()) == found
 
 
+@pytest.mark.parametrize("n_groups", [1, 2, 3, 8, 50])
+def test_workers_get_nearly_equal_runs_of_whole_subtrees(n_groups):
+    for n_leaves in (1, 2, 7, 16, 40, 100, 400, 1001):
+        groups = aligned_groups(n_leaves, n_groups)
+        assert list(itertools.chain(*groups)) == list(range(n_leaves))
+        assert len(groups) <= n_groups
+        longest = max(map(len, groups))
+        assert longest <= max(1.1 * n_leaves / n_groups, -(-n_leaves // n_groups))
+        for group in groups:
+            sent = joined({(0, leaf): Counting(1)} for leaf in group)
+            assert len(sent) <= 2 * np.log2(n_leaves + 1)
+    assert [len(group) for group in aligned_groups(40, 2)] == [20, 20]
+
+
+class Counting:
+    """A sum of ones."""
+
+    def __init__(self, count):
+        self.count = count
+
+    def merge(self, other):
+        return Counting(self.count + other.count)
+
+
 def test_a_sample_is_sent_once():
     """Where the number of units is known, every worker sends its part of the sample alone."""
     from latensor.moments.unit_sample import Sample
@@ -138,19 +163,6 @@ def test_a_sample_is_sent_once():
     parts = [start.update(batch) for batch in itertools.islice(rows_of(4, 100), 100)]
     sent = [len(part.message()[0]) for part in parts]
     assert sum(sent) < 300
-
-
-class Watching:
-    """A callback that notes what it is told."""
-
-    def __init__(self):
-        self.passes, self.partitions = [], []
-
-    def __call__(self, name, number):
-        self.passes.append(name)
-
-    def partition(self, name, fraction):
-        self.partitions.append((name, fraction))
 
 
 def test_progress_is_told_once_a_partition():

@@ -6,6 +6,7 @@ tree of `Merging`, so that partitions give the same bits here and on workers.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -14,6 +15,8 @@ from latensor.engines.local import Merging, fill, fold_leaf, leaves
 from latensor.moments.batch import Batch
 
 Nodes = dict[tuple[int, int], Any]
+# How much longer than equal ones a group of leaves may be.
+_LONGEST = 1.1
 
 
 def fold_blocks(start: Any, blocks: Iterable[Batch], size: int) -> Any:
@@ -71,8 +74,18 @@ def _at(nodes: Nodes, level: int, index: int) -> Any:
 
 
 def aligned_groups(n_leaves: int, n_groups: int) -> list[range]:
-    """Leaves in at most about `n_groups` runs, each a whole subtree where possible."""
-    size = 1
-    while -(-n_leaves // size) > n_groups:
-        size *= 2
-    return [range(a, min(a + size, n_leaves)) for a in range(0, n_leaves, size)]
+    """Leaves in at most `n_groups` runs of nearly equal length, cut where large subtrees end.
+
+    A run that is a few whole subtrees is sent as a few messages; no run is more than a tenth longer
+    than equal ones would be, because all wait for the longest.
+    """
+    count = min(n_groups, n_leaves)
+    equal = n_leaves / count if count else 0.0
+    edges = [round(number * equal) for number in range(count + 1)]
+    step = 2
+    while step < equal:
+        wider = [min(round(edge / step) * step, n_leaves) for edge in edges[:-1]] + [n_leaves]
+        if max(b - a for a, b in itertools.pairwise(wider)) > _LONGEST * equal:
+            break
+        edges, step = wider, 2 * step
+    return [range(a, b) for a, b in itertools.pairwise(edges) if b > a]
