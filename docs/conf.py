@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import latensor
+
+sys.path.insert(0, str(Path(__file__).parent))
 
 project = "latensor"
 author = "The latensor developers"
@@ -20,10 +24,22 @@ extensions = [
     "sphinx.ext.autosummary",
     "sphinx.ext.napoleon",
     "sphinx.ext.mathjax",
+    "sphinx_gallery.gen_gallery",
 ]
+# The gallery is run on every build; figures are found by docs/gallery_figures.py.
+sphinx_gallery_conf = {
+    "examples_dirs": "gallery",
+    "gallery_dirs": "auto_gallery",
+    "image_scrapers": ("gallery_figures",),
+    "reset_modules": (),
+    "abort_on_example_error": True,
+    "download_all_examples": False,
+    "show_memory": False,
+    "within_subsection_order": "FileNameSortKey",
+}
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "gallery/*"]
 
 html_theme = "furo"
 html_title = f"latensor {release}"
