@@ -1,4 +1,4 @@
-"""How the gallery finds figures: they belong to whoever made them, and are in no list of pyplot's."""
+"""How the gallery finds figures, which are in no list of pyplot's."""
 
 from __future__ import annotations
 

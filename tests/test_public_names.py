@@ -23,3 +23,10 @@ def test_the_stub_names_what_the_table_names():
         for alias in node.names
     }
     assert packages == set(latensor._HOMES)
+
+
+def test_warnings_reach_callers_without_a_name():
+    # As code that is run by exec, or a doctest, has none.
+    exec("from latensor.exceptions import warn_caller", scope := {})
+    with pytest.warns(UserWarning, match="to somebody"):
+        exec("warn_caller('to somebody', UserWarning)", scope)

@@ -79,6 +79,6 @@ class ConvergenceWarning(UserWarning):
 def warn_caller(message: str, category: type[Warning] = ConvergenceWarning) -> None:
     """A warning that points at the line outside latensor from which it was called."""
     frame, level = sys._getframe(1), 2
-    while frame.f_back is not None and frame.f_globals["__name__"].startswith("latensor."):
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("latensor."):
         frame, level = frame.f_back, level + 1
     warnings.warn(message, category, stacklevel=level)

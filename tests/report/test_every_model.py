@@ -30,6 +30,11 @@ def _regression() -> tuple[Any, Any]:
     return found.X, found.y
 
 
+def _network(target: str) -> tuple[Any, Any]:
+    found = lt.datasets.make_network(600, 3, 2, target=target, random_state=0)
+    return found.X, found.y
+
+
 def _views() -> Any:
     return lt.datasets.make_multi_view(300, (4, 4, 4), 2, random_state=0).views
 
@@ -72,6 +77,8 @@ FITTED: dict[str, Callable[[], tuple[Any, tuple[Any, ...]]]] = {
         (lt.datasets.make_noisy_or(600, 10, 2, random_state=0).samples,),
     ),
     "regressions": lambda: (lt.MixtureOfRegressions(2, random_state=0), _regression()),
+    "network": lambda: (lt.TwoLayerNetwork(2, random_state=0), _network("real")),
+    "network of classes": lambda: (lt.TwoLayerClassifier(2, random_state=0), _network("binary")),
     "communities": lambda: (
         lt.MixedMembershipBlockModel(2, random_state=0),
         (lt.datasets.make_block_model(120, 2, random_state=0).adjacency,),

@@ -61,6 +61,14 @@ class TwoLayerClassifier(ClassifierMixin, TwoLayerEstimator):  # type: ignore[mi
     components_, coefs_, intercepts_, n_components_, n_iter_, converged_, certificate_ : as for
         `TwoLayerNetwork`
     loss_ : float, the mean log loss
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> sample = lt.datasets.make_network(2000, 4, 2, target="binary", random_state=0)
+    >>> model = lt.TwoLayerClassifier(2, random_state=0).fit(sample.X, sample.y)
+    >>> model.predict_proba(sample.X[:3]).shape
+    (3, 2)
     """
 
     _loss = "log"
