@@ -3,6 +3,8 @@
 import ast
 from importlib import resources
 
+import pytest
+
 import latensor
 
 
