@@ -1,4 +1,5 @@
 import threading
+import warnings
 
 import numpy as np
 import pytest
@@ -329,3 +330,21 @@ def test_values_like_reference_are_not_aliased():
     )
     assert not np.shares_memory(result.factors[0], factors[0])
     assert like(1.0, tensor).dtype == tensor.dtype
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"algorithm": name} for name in ("auto", "als", "gauss_newton")]
+    + [{"ridge": 1e-3}, {"fixed_modes": (0,)}, {"algorithm": "als", "fixed_modes": (0,)}],
+)
+def test_a_real_start_serves_a_complex_tensor(options):
+    rng = np.random.default_rng(15)
+    real = CPTensor(None, tuple(rng.standard_normal((d, 2)) for d in (4, 5, 6)))
+    turned = CPTensor(None, tuple(f * (1 + 0.3j) for f in real.factors))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", np.exceptions.ComplexWarning)
+        result = decompose(turned.to_dense(), 2, init=real, **options)
+    assert result.factors[1].dtype == np.complex128
+    assert result.residual < (1e-2 if "ridge" in options else 1e-7)
+    with pytest.raises(InvalidInputError, match="init is complex, but the tensor is real"):
+        decompose(real.to_dense(), 2, init=turned, **options)

@@ -32,7 +32,13 @@ from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, origin_of
 from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
-from latensor.decomposition.setup import as_cp, as_tensor, check_rank, check_ridge
+from latensor.decomposition.setup import (
+    as_cp,
+    as_tensor,
+    check_rank,
+    check_ridge,
+    of_same_kind,
+)
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
@@ -162,8 +168,8 @@ def decompose(
     plain = isinstance(algorithm, str) and algorithm == "auto" and init is None and mask is None
     plain = plain and all(settings[name] is None for name in free)
     chosen = _configured(_chosen(algorithm, symmetric), settings)
-    if init is not None and scale != 1.0:
-        weights, factors = as_cp(init, tuple(data.shape), rank)
+    if init is not None:
+        weights, factors = of_same_kind(as_cp(init, tuple(data.shape), rank), data.reference)
         init = CPTensor(weights / scale, factors)
     arguments = {"init": init, "mask": mask}
     arguments = {name: value for name, value in arguments.items() if value is not None}

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, check_mode, is_numpy, like, to_host
+from latensor.arrays import Array, check_mode, is_complex, is_numpy, like, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.gradients import detached
 from latensor.decomposition.optimize.iteration import Monitor
@@ -134,6 +134,17 @@ def as_cp(init: object, shape: tuple[int, ...], rank: int, name: str = "init") -
             f"but the tensor has shape {shape} and rank={rank} was asked for"
         )
     return cp
+
+
+def of_same_kind(cp: CPTensor, reference: Array, name: str = "init") -> CPTensor:
+    """A start that is complex where the tensor is; a complex one for a real tensor is refused."""
+    if not is_complex(reference):
+        if any(is_complex(factor) for factor in (cp.weights, *cp.factors)):
+            raise InvalidInputError(
+                f"{name} is complex, but the tensor is real: give its real part"
+            )
+        return cp
+    return CPTensor(cp.weights * (1.0 + 0j), tuple(f * (1.0 + 0j) for f in cp.factors))
 
 
 def starting_factors(
