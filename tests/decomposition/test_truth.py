@@ -89,6 +89,32 @@ def test_residuals_are_stated_exactly_where_components_cancel():
         assert found.residual == pytest.approx(exact, abs=1e-10)
 
 
+@pytest.mark.parametrize(
+    "options", [{"symmetric": True}, {"algorithm": "als"}, {"algorithm": "gauss_newton"}]
+)
+def test_residuals_of_nearly_exact_fits_of_factored_tensors_are_stated_exactly(options):
+    rng = np.random.default_rng(1)
+    array = lt.CPTensor(None, (rng.standard_normal((4, 2)),) * 3).to_dense()
+    result = decompose(lt.TuckerTensor(array, (None,) * 3), 2, **options)
+    recomputed = np.linalg.norm(array - result.tensor.to_dense()) / np.linalg.norm(array)
+    assert result.residual == pytest.approx(recomputed, abs=1e-13)
+
+
+def test_residuals_in_single_precision_are_those_of_the_numbers_returned():
+    array = np.random.default_rng(0).standard_normal((7, 8, 9)).astype(np.float32)
+    result = decompose(array, 8)
+    assert np.abs(result.weights).max() > 100 * np.linalg.norm(array)  # components cancel
+    model = lt.CPTensor(*(_doubled(part) for part in result.tensor)).to_dense()
+    recomputed = np.linalg.norm(array - model) / np.linalg.norm(array.astype(np.float64))
+    assert result.residual == pytest.approx(recomputed, rel=1e-10)
+
+
+def _doubled(part):
+    if isinstance(part, tuple):
+        return tuple(_doubled(factor) for factor in part)
+    return np.asarray(part, dtype=np.float64)
+
+
 @pytest.mark.parametrize("mask", [False, True])
 @pytest.mark.parametrize("nonnegative", [True, (0, 2), (1,), False])
 def test_every_pair_of_options_acts(nonnegative, mask):

@@ -34,10 +34,12 @@ from latensor.decomposition.result import Decomposition, origin_of
 from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
 from latensor.decomposition.setup import (
     as_cp,
+    as_problem,
     as_tensor,
     check_rank,
     check_ridge,
     of_same_kind,
+    stated_residual,
 )
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
@@ -183,8 +185,10 @@ def decompose(
         if result is None or not is_exact(result):
             fitted: Decomposition = chosen(data, rank, rng, told, **arguments)
             result = fitted if result is None or fitted.residual <= result.residual else result
+        problem = as_problem(data) if mask is None else mask
+        residual = stated_residual(problem, result.tensor, result.residual)
     return replace(
-        restored(result, scale),
+        restored(replace(result, residual=residual), scale),
         origin=origin,
         selection=selection,
         mode_labels=mode_labels_of(tensor),

@@ -180,19 +180,21 @@ def check_fixed_modes(fixed_modes: Sequence[int], order: int, init: object) -> t
     return fixed
 
 
-def stated_loss(problem: Problem, factors: Sequence[Array], loss: float) -> float:
-    """The squared residual that a result states: entry by entry where that costs little.
+def stated_residual(problem: Problem, model: CPTensor, residual: float) -> float:
+    """The relative residual of the numbers returned: entry by entry where that costs little.
 
-    Inner products lose digits where components cancel, and in single precision.
+    Inner products lose digits where components cancel and where a fit is nearly exact; in single
+    precision, so does rounding the factors of a fit in double precision.
     """
-    if prod(problem.shape) > _EXPLICIT and problem.epsilon < 1e-10:
-        return loss
-    explicit = problem.explicit_loss(factors)
-    if explicit is None and isinstance(problem, ContractibleProblem):
-        whole = problem.project([None] * len(problem.shape))
-        hosts = [widened(to_host(factor)) for factor in factors]
-        explicit = DenseProblem(whole).explicit_loss(hosts) if whole.size <= _EXPLICIT else None
-    return loss if explicit is None else explicit
+    small = prod(problem.shape) <= _EXPLICIT
+    if problem.squared_norm == 0.0 or not (small or problem.epsilon > 1e-10):
+        return residual
+    rows = [widened(to_host(factor)).T for factor in model.factors]
+    rows[0] = rows[0] * widened(to_host(model.weights))[:, None]
+    if small and isinstance(problem, ContractibleProblem):
+        problem = DenseProblem(problem.project([None] * len(problem.shape)))
+    explicit = problem.explicit_loss(rows)
+    return residual if explicit is None else float(np.sqrt(explicit / problem.squared_norm))
 
 
 def finish(

@@ -29,7 +29,6 @@ from latensor.decomposition.setup import (
     nonnegative_modes,
     refuse_rank,
     starting_factors,
-    stated_loss,
 )
 from latensor.decomposition.subspace.compression import (
     LARGEST_CORE,
@@ -133,7 +132,7 @@ class AlternatingLeastSquares:
         loss = point.loss
         if self.ridge:
             loss -= self.ridge * sum(float(np.linalg.norm(to_host(f))) ** 2 for f in point.factors)
-        residual = monitor.relative(stated_loss(problem, point.factors, loss))
+        residual = monitor.relative(loss)
         return finish(data.reference, point.factors, residual, status, monitor, fixed)
 
     def _start(

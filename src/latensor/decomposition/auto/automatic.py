@@ -37,7 +37,6 @@ from latensor.decomposition.setup import (
     nonnegative_modes,
     refuse_rank,
     starting_factors,
-    stated_loss,
 )
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -120,7 +119,7 @@ class Automatic:
             fit = run(Task(data, complete, rank, rng, monitor, self.tol, self.thorough))
         loss = fit.loss - self.ridge * _squared_size(fit.factors)
         monitor.base = 0.0  # a loss of the tensor, whatever stage it came from
-        residual = monitor.relative(stated_loss(problem, fit.factors, loss))
+        residual = monitor.relative(loss)
         status = fit.status
         if status is Status.CONVERGED and self.target is not None and residual <= self.target:
             status = Status.TARGET_REACHED
