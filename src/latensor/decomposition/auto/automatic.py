@@ -12,8 +12,8 @@ import numpy as np
 from latensor.arrays import Array, is_complex, to_host
 from latensor.decomposition.auto.complete import WILD, Completion, complete_entries, wildness
 from latensor.decomposition.auto.constrained import Constraints, fit_constrained
-from latensor.decomposition.auto.core import EXACT, Fit
-from latensor.decomposition.auto.pipeline import Task, run
+from latensor.decomposition.auto.core import EXACT, Fit, Task
+from latensor.decomposition.auto.pipeline import run
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.optimize.masked import (
     Observed,

@@ -12,17 +12,33 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.optimize.iteration import Monitor
-from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem
 from latensor.decomposition.optimize.solves import hadamard_of_others, inverse_diagonal
 from latensor.decomposition.optimize.starts import parameters
 from latensor.decomposition.optimize.sweeps import row_norms
 from latensor.decomposition.result import Status
 from latensor.decomposition.subspace.compression import Compression
+from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
 
 # Squared residual, relative to the tensor, at which a fit is exact: (5e5 eps)^2. No local optimum
 # comes near it, and rounding in the Grams keeps some solved problems above anything smaller.
 EXACT = 1e-20
+# Energy outside a core, relative, below which it holds all of the tensor.
+LOSSLESS = 1e-12
+
+
+@dataclass(frozen=True)
+class Task:
+    """What is asked for: the tensor, the rank, where randomness comes from and whom to tell."""
+
+    data: Contractible
+    problem: CompleteProblem
+    rank: int
+    rng: np.random.Generator
+    monitor: Monitor
+    tol: float
+    thorough: bool
 
 
 @dataclass(frozen=True)

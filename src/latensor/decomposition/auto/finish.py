@@ -1,0 +1,56 @@
+"""The last stage: the fit of a core as one of the tensor, finished there where that can help."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from math import prod
+
+from latensor.decomposition.auto.converge import descend
+from latensor.decomposition.auto.core import EXACT, LOSSLESS, Core, Fit, Task
+from latensor.decomposition.optimize.iteration import StoppingRule, iterate
+from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
+from latensor.decomposition.result import Status
+from latensor.decomposition.setup import assemble, assembler
+
+# Steps over the whole tensor.
+_FINISHING_STEPS = 30
+# Fraction of the loss by which a target may be missed for the finish to go on to rounding.
+_NEAR_TARGET, _ROUNDING_TOL = 1e-5, 1e-13
+
+
+def finish(task: Task, core: Core, fit: Fit) -> Fit:
+    """The fit of a core as one of the tensor, finished there where that can help."""
+    problem, monitor, compression = task.problem, task.monitor, core.compression
+    reached = monitor.reached(fit.loss)
+    if compression.core.size == prod(problem.shape):
+        if reached or monitor.ended is not None:
+            return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
+        if fit.status is Status.MAX_ITER:  # a trial that won was followed no further than that
+            fit = descend(core.problem, fit, core.tol, _FINISHING_STEPS, monitor, core.assemble)
+        return fit
+    expanded = [problem.native(f) for f in compression.expand(fit.factors)]
+    fit = Fit(balanced(expanded), fit.loss + compression.base, fit.status)
+    monitor.base = 0.0
+    if monitor.ended is not None or reached:
+        return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
+    if compression.base <= LOSSLESS * problem.squared_norm:
+        explicit = problem.explicit_loss(fit.factors)
+        fit = fit if explicit is None else replace(fit, loss=explicit)
+        if explicit is None or explicit <= EXACT * problem.squared_norm:
+            return fit
+    return _finish_on_tensor(task, fit)
+
+
+def _finish_on_tensor(task: Task, fit: Fit) -> Fit:
+    """A sweep over the whole tensor, then Levenberg-Marquardt steps as long as they gain."""
+    problem, monitor = task.problem, task.monitor
+    sweeps, give = Sweeps(problem), assembler(task.data.reference)
+    start = Point(fit.factors, tuple(problem.gram(f) for f in fit.factors), fit.loss)
+    point, _ = iterate(sweeps.sweep, start, StoppingRule(0.0, 1), monitor, give)
+    fit = Fit(point.factors, point.loss)
+    if monitor.ended is not None:
+        return replace(fit, status=monitor.ended)
+    gap = fit.loss - monitor.target_loss()
+    tol = _ROUNDING_TOL if gap <= _NEAR_TARGET * fit.loss else task.tol
+    together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
+    return descend(problem, fit, tol, _FINISHING_STEPS, monitor, together, near=True)
