@@ -196,3 +196,13 @@ def test_entries_near_the_ends_of_the_range_change_nothing_but_the_scale(exponen
         np.testing.assert_allclose(one.noise, np.ldexp(other.noise, exponent), rtol=1e-6)
     for values, expected in zip(scaled.spectra, plain.spectra, strict=True):
         np.testing.assert_allclose(values, np.ldexp(expected, exponent), rtol=1e-9)
+
+
+@pytest.mark.parametrize("shape", [(12, 10, 8), (8, 8, 8), (4,) * 5])
+def test_noise_in_a_small_tensor_ends_the_search_early(shape):
+    for seed in range(2):
+        noise = np.random.default_rng(seed).standard_normal(shape)
+        found = select_rank(noise, random_state=seed)
+        assert found.rank == 0
+        assert "No component stands out" in found.reason
+        assert len(found.evidence) <= 5  # three ranks that explain no more than noise; perhaps one

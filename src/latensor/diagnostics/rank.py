@@ -20,10 +20,9 @@ from latensor.diagnostics.rank_held_out import HeldOutExamination, explained
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 
-# Ranks tried by default; in larger tensors, how many in a row may explain no more than noise.
+# Ranks tried by default, and how many in a row may explain no more than noise.
 _MAX_RANK = 15
 _PATIENCE = 3
-_SMALL = 5_000
 # Excess kurtosis of what is left over from which on it holds outliers.
 _OUTLIERS = 0.5
 # What is left over counts as structured above this; white noise stays below 1.
@@ -137,8 +136,8 @@ def select_rank(
     ----------
     tensor : array of any library, or sparse, factored or implicit tensor, of order 2 or more
     max_rank : int, the largest rank to try. None stops when three ranks in a row explain no more
-        than noise (in tensors of more than 5000 entries, and with a mask), at 15 at the latest, or
-        where half the entries would be spent on parameters
+        than noise and do not come near it, at 15 at the latest, or where half the entries would be
+        spent on parameters
     mask : array or SparseTensor of the same shape, True (or stored) where an entry was observed;
         None for all
     n_splits : int, times the tensor is halved (with a mask, times entries are held back); 0 leaves
@@ -188,11 +187,17 @@ def _from_noise(
     limit = min(_MAX_RANK, _largest_rank(data.shape))
     last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
     examination, scale = _examined(data, last, n_splits, rng)
-    patient = max_rank is not None or examination.entries <= _SMALL
-    rows, unbeaten = _tried(examination, last, patient, watcher, scale)
+    rows, unbeaten = _tried(examination, last, max_rank is not None, watcher, scale)
     if examination.squared_norm == 0.0:
         reason = "All entries of the tensor are zero."
         return RankSelection(0, reason, tuple(rows), False, examination.shape, ())
+    # Halves are fitted where that can matter: up to the first rank that noise explains.
+    rows = [
+        dataclasses.replace(row, replicability=examination.replicability(row.rank))
+        if 0 < row.rank <= unbeaten + 1
+        else row
+        for row in rows
+    ]
     rank, reason, structured = _choose(rows, unbeaten, examination, last)
     spectra = tuple(tuple(float(v) * scale for v in values) for values in examination.spectra)
     return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)
@@ -236,7 +241,8 @@ def _tried(
         while examination.beaten(unbeaten):
             unbeaten += 1
         stopped = watcher is not None and watcher(rows[-1])
-        enough = not patient and rank - unbeaten >= _PATIENCE
+        hopeless = rank - unbeaten >= _PATIENCE and not examination.nearly_beaten(unbeaten)
+        enough = hopeless and not patient
         if stopped or enough or examination.exact(rows[-1]):
             break
     return rows, unbeaten

@@ -31,6 +31,9 @@ from latensor.tensors.dense import DenseTensor
 # Rows that each half of a split must have.
 _SHORTEST_HALF = 2
 _HALF_FIT = Automatic(tol=1e-5, thorough=False)
+# Units of what noise could explain from which on a larger rank may show more: noise alone stays
+# below 1 / 1.25, the margin of the limit, but for its fluctuations.
+_NEAR = 0.9
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,8 @@ class RankEvidence:
     component_error : float or None, relative error expected of the worst component; above one
         half it is mostly noise
     replicability : float or None, how well two fits to random halves of the tensor agree: the
-        lowest match score of a component over all splits
+        lowest match score of a component over all splits; None above the first rank that noise
+        explains
     spectrum_gap : float or None, ratio of singular value `rank` to the next one, geometric mean
         over the unfoldings that have both
     held_out : float or None, where entries are missing: relative error of the prediction of
@@ -179,7 +183,7 @@ class Examination:
             sensitivity(components).condition.value,
             degeneracy(components)[0],
             self._component_error(fit.tensor, variance),
-            self._replicability(rank),
+            None,
             _gap(self.spectra, rank),
         )
 
@@ -203,6 +207,13 @@ class Examination:
             if self.limit.testable(larger) and self._excess(rank, larger) > 1.0:
                 return True
         return False
+
+    def nearly_beaten(self, rank: int) -> bool:
+        """Whether some larger rank comes near what it could not explain of noise."""
+        return any(
+            self.limit.testable(larger) and self._excess(rank, larger) > _NEAR
+            for larger in range(rank + 1, len(self.losses))
+        )
 
     def _signal(self, rank: int) -> float | None:
         return self._excess(rank - 1, rank) if self.limit.testable(rank) else None
@@ -251,7 +262,8 @@ class Examination:
             return None
         return float(np.max(math.sqrt(variance) * moved / components.magnitudes))
 
-    def _replicability(self, rank: int) -> float | None:
+    def replicability(self, rank: int) -> float | None:
+        """The lowest match score of a component between fits of two halves, over all splits."""
         scores = []
         for split, (mode, *halves) in enumerate(self.halves):
             seed = self.seed + 1000 * (split + 1) + rank

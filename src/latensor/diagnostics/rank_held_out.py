@@ -152,6 +152,10 @@ class HeldOutExamination:
         """Whether some larger rank predicts better by more than chance."""
         return any(self._worse(rank, larger) for larger in range(rank + 1, len(self.errors)))
 
+    def nearly_beaten(self, rank: int) -> bool:
+        """Never: two standard errors are a sharp limit."""
+        return False
+
     def _worse(self, rank: int, larger: int) -> bool:
         gains = self.errors[rank] - self.errors[larger]
         mean = float(gains.mean())
