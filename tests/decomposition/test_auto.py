@@ -276,3 +276,15 @@ def test_component_costs_are_what_dropping_costs():
             Sweeps(problem, (mode,)).sweep(Sweeps(problem).start(kept)).loss for mode in range(3)
         )
         assert costs[j] == pytest.approx(best, rel=1e-6)
+
+
+def test_a_component_that_splits_a_strong_one_is_replaced():
+    """Weights over three decades: the weakest was missed, its place taken by a part of a strong."""
+    rng = np.random.default_rng([83, 100, 100, 100, 20])
+    factors = [rng.standard_normal((100, 20)) for _ in range(3)]
+    factors = [f / np.linalg.norm(f, axis=0) for f in factors]
+    rng.uniform(0.1, 1.0, 20)
+    signal = CPTensor(np.geomspace(1.0, 1e-3, 20), tuple(factors)).to_dense()
+    error = rng.standard_normal(signal.shape)
+    tensor = signal + 0.01 * np.linalg.norm(signal) / np.linalg.norm(error) * error
+    assert decompose(tensor, 20, random_state=83).residual < 0.00998

@@ -28,6 +28,7 @@ from latensor.decomposition.gradients import with_cp_gradient
 from latensor.decomposition.mode_labels import mode_labels_of
 from latensor.decomposition.optimize.iteration import Callback, Progress
 from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, origin_of
@@ -154,7 +155,8 @@ def decompose(
         data, scale = rescaled(data)
     else:
         observed: Any = observe(data, mask)
-        mask, scale = rescaled(observed)
+        observed, scale = rescaled(observed)
+        mask = observed
     settings: dict[str, Any] = {
         "fixed_modes": tuple(fixed_modes) or None,
         "ridge": scaled_ridge(ridge, scale, len(data.shape)) if ridge else None,
@@ -185,7 +187,7 @@ def decompose(
         if result is None or not is_exact(result):
             fitted: Decomposition = chosen(data, rank, rng, told, **arguments)
             result = fitted if result is None or fitted.residual <= result.residual else result
-        problem = as_problem(data) if mask is None else mask
+        problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
     return replace(
         restored(replace(result, residual=residual), scale),

@@ -47,3 +47,19 @@ def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "
 def weakest(factors: Sequence[Array], count: int) -> Array:
     """The components that are cheapest to miss."""
     return np.argsort(component_costs(factors))[:count]
+
+
+def misplaced(factors: Sequence[Array], count: int) -> Array:
+    """The components to replace: those cheapest to miss, and one of the two most alike.
+
+    A component that splits a strong one is expensive to miss while the other stays as it is.
+    """
+    costs = component_costs(factors)
+    rows = [
+        f / np.maximum(np.linalg.norm(f, axis=1), np.finfo(float).tiny)[:, None] for f in factors
+    ]
+    alike = np.prod([np.abs(row @ row.conj().T) for row in rows], axis=0)
+    np.fill_diagonal(alike, -1.0)
+    pair = np.array(np.unravel_index(np.argmax(alike), alike.shape))
+    costs[pair[np.argmin(costs[pair])]] = -1.0
+    return np.argsort(costs)[:count]

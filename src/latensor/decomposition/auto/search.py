@@ -12,7 +12,7 @@ from itertools import cycle
 
 from latensor.decomposition.auto.converge import follow
 from latensor.decomposition.auto.core import Core, Fit, component_costs
-from latensor.decomposition.auto.replace import replace_components, weakest
+from latensor.decomposition.auto.replace import misplaced, replace_components, weakest
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import leading_rank_one
 
@@ -58,7 +58,7 @@ def _others(core: Core, fit: Fit) -> Iterator[Fit]:
         if fraction == 1.0 or count >= core.rank:
             start = replace_components(core, best, range(core.rank), "random")
         else:
-            start = replace_components(core, best, weakest(best.factors, count))
+            start = replace_components(core, best, misplaced(best.factors, count))
         other, _ = follow(silent, start, best.loss)
         best = min(best, other, key=lambda f: f.loss)
         yield other
