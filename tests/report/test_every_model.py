@@ -205,3 +205,10 @@ def test_a_page_is_not_written_over_a_device(tmp_path: Any) -> None:
     model = lt.PCA(1).fit(_rows(3))
     with pytest.raises(lt.InvalidInputError):
         model.report(tmp_path)
+
+
+def test_a_page_about_texts_shows_them(tmp_path: Any) -> None:
+    texts = ["a cat and a dog", "dogs, cats and pets", "tensors of moments", "moments, words"] * 20
+    model = lt.LatentDirichletAllocation(2, random_state=0).fit(texts)
+    page = model.report(tmp_path / "page.html", texts).read_text(encoding="utf-8")
+    assert any(text in page for text in texts)

@@ -22,7 +22,6 @@ from latensor.report.reproducing import reproducing
 from latensor.report.topic_page import installed_versions, page_of
 from latensor.report.wording import MARKS, TRUST, number
 from latensor.report.writing import write_report
-from latensor.sources import as_source
 from latensor.whole_files import whole_text
 
 # Rows that are listed one by one, and characters of a cell in plain text.
@@ -115,7 +114,7 @@ def write_model_report(
                 "a page about topics shows them in documents: give what fit was given, "
                 "report(path, X)"
             )
-        documents = as_source(data[0])
+        documents = model._read_batches(data[0])
         return write_report(page_of(model, documents, title=title or type(model).__name__), path)
     page = model_report(model, *data, names=names, title=title, reproduction=reproduction)
     with whole_text(path) as stream:
