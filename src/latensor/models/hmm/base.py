@@ -69,8 +69,9 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
     verbose: Any
     _letters: ClassVar[Mapping[str, str]] = {}
     _input_names: ClassVar[tuple[str, ...]] = ("_given_values",)
-    # Rows of the sample on which EM runs, at most.
-    _row_limit: ClassVar[int] = 100_000
+    # Rows of the sample on which EM runs, at most. Where half of the rows do not see the slowest
+    # direction, EM goes over all: 200,000 words took 17 s, and 7 s as one sample.
+    _row_limit: ClassVar[int] = 250_000
     # Blocks of rows are cut to be resampled: one for each group will do.
     _units_per_group: ClassVar[int] = 1
     _allows_missing: ClassVar[bool] = True

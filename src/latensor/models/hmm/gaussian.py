@@ -35,6 +35,8 @@ from latensor.sources.rows import RowReader
 KINDS = ("spherical", "diag", "full", "tied")
 # Cells per state, and their number where the states are still to be counted.
 _CELLS_PER_STATE, _CELLS = 4, 32
+# Numbers in the sample on which EM runs: 128 MB.
+_SAMPLE_ENTRIES = 2**24
 # Below this fraction of the variance of all rows a likelihood has no meaning.
 _LEAST = 1e-12
 
@@ -79,6 +81,9 @@ class PointModel(ChainModel):
         )
         least = self.min_covar * np.minimum(1 / cells.scale**2, 1.0)
         return {"code": cells, "floor": np.maximum(least, _LEAST)}
+
+    def sample_size(self, frame: Frame) -> int:
+        return min(self.row_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
 
     def design(self, frame: Frame) -> PointDesign:
         return PointDesign(frame["code"].center, frame["code"].scale)
