@@ -120,6 +120,7 @@ def topics_table(spark: Any, n_documents: int) -> list[str]:
     for settings in (
         {"optimizer": "online", "maxIter": 20},
         {"optimizer": "online", "maxIter": 200, "subsamplingRate": 0.1},
+        {"optimizer": "online", "maxIter": 100, "subsamplingRate": 0.1, "learningOffset": 10},
         {"optimizer": "em", "maxIter": 20},
         {"optimizer": "em", "maxIter": 100},
     ):

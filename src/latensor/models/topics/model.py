@@ -44,7 +44,8 @@ _PILOT_ENTRIES = 3_000_000
 # Directions beyond the number of topics, in which a stream catches what its first documents did not
 # show.
 _OVERSAMPLING = 30
-# Words that travel for the certificate: their L1 norms are those of all words within two per cent.
+# Words that travel for the certificate: on planted documents (V = 5,000, k = 50) distances of
+# halves differ from those of all words by 0.5 % in the mean, by 14 % in the worst topic.
 _ROWS = 1500
 # No topic is rarer than this part of an equal share, whatever the moments say.
 _SMALLEST_SHARE = 1e-3
