@@ -49,6 +49,7 @@ def planted():
     line = make.make_pearson(400, separation=4, random_state=0).samples
     causes = make.make_noisy_or(600, 12, 2, prior=0.15, density=0.5, random_state=0).samples
     lines = make.make_regressions(400, 3, 2, random_state=0)
+    units = make.make_network(600, 3, 2, random_state=0)
     letters = np.array(list("pqrst"))[symbols.X[:, 0]]
     which = np.repeat([f"s{j}" for j in range(6)], symbols.lengths)
     part = np.repeat(np.arange(4), points.lengths)
@@ -92,6 +93,11 @@ def planted():
             named(lines.X) | {"price": lines.y},
             ["--components", "2", "--target", "price"],
             (lines.X, lines.y),
+        ),
+        "network": (
+            named(units.X) | {"price": units.y},
+            ["--components", "2", "--target", "price"],
+            (units.X, units.y),
         ),
         "pearson": (named(line), [], (line,)),
         "pca": (named(spherical), ["--components", "2"], (spherical,)),

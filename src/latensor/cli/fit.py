@@ -47,6 +47,7 @@ Examples:
   latensor fit regressions sales.csv --target price --components 2
   latensor fit gaussian flowers.csv --components 3 --out flowers.html --save model.npz
   latensor fit gaussian more.csv --apply model.npz --out labels.csv
+  latensor fit network wine.csv --target quality --components 4 --activation relu
   latensor fit pearson crabs.csv --columns class --weights crabs --out crabs
 """
 _READING = ("columns", "array", "lengths", "weights", "target", "views", "kinds", "transpose")
@@ -108,7 +109,9 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "one entry per row or the length of every sequence.  [default: one sequence]",
 )
 @click.option("--weights", metavar="COLUMN", help="The column that says how often a row counts.")
-@click.option("--target", metavar="COLUMN", help="For regressions, the column to explain.")
+@click.option(
+    "--target", metavar="COLUMN", help="For regressions and network, the column to explain."
+)
 @click.option("--array", metavar="NAME", help="Which array of an .npz file holds the rows.")
 @click.option(
     "--transpose",
@@ -145,6 +148,16 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "--link",
     type=click.Choice(["identity", "logit", "log"]),
     help="For regressions: numbers, zeros and ones, or counts as target.  [default: identity]",
+)
+@click.option(
+    "--activation",
+    type=click.Choice(["sigmoid", "tanh", "relu", "softplus", "gelu", "erf"]),
+    help="For network: what hidden units make of their input.  [default: sigmoid]",
+)
+@click.option(
+    "--scores",
+    type=click.Choice(["gaussian", "mixture", "matching"]),
+    help="For network: whose score functions the features have.  [default: gaussian]",
 )
 @click.option(
     "--binarize",

@@ -72,6 +72,7 @@ _REGRESSIONS = Kind(
     "components.csv",
     "regressions.png",
 )
+_UNITS = Kind(("hidden units", "hidden unit"), "predictions.csv", "predictions.png")
 _PRINCIPAL = Kind(("directions", "direction"), "scores.npy", "scores.png")
 _CANONICAL = Kind(
     ("pairs of directions", "pair of directions"),
@@ -219,6 +220,23 @@ MODELS = (
         ("weights", "coef", "intercept", "variances"),
     ),
     Entry(
+        "network",
+        "TwoLayerNetwork",
+        "a network with one hidden layer that explains a column",
+        "columns of numbers, one of which the others explain (--target)",
+        _UNITS,
+        read_targets,
+        _options(
+            (*_ROWS, "--target"),
+            refine="refine",
+            jobs="n_jobs",
+            activation="activation",
+            scores="scores",
+        ),
+        ("components", "coefs", "intercepts"),
+        None,
+    ),
+    Entry(
         "pearson",
         "PearsonMixture",
         "two Gaussians on a line, from six moments",
@@ -285,7 +303,8 @@ _MEANT = {
     "mixtureofregressions": "regressions",
     "multiview": "multi-view",
     "graph": "communities",
-    "network": "communities",
+    "mlp": "network",
+    "neuralnetwork": "network",
     "sbm": "communities",
     "phylogeny": "tree",
     "lda": "the command latensor topics",

@@ -78,6 +78,9 @@ def write_answers(name: str, stream: IO[bytes], model: Any, data: Data) -> None:
         columns = {"row": np.arange(data.n_rows), "component": chances.argmax(axis=1)}
         columns["probability"] = chances.max(axis=1)
         _write_columns(stream, columns)
+    elif name == "predictions.csv":
+        columns = {"row": np.arange(data.n_rows), "predicted": np.asarray(model.predict(X))}
+        _write_columns(stream, columns)
     elif name == "states.csv":
         states = np.asarray(model.predict(*data.arguments))
         columns = {"row": np.arange(data.n_rows)}

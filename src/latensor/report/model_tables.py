@@ -95,6 +95,21 @@ def regression_rows(model: Any, names: Names, data: Sequence[Any], width: int) -
     return ["component", "weight", "intercept", "noise", "coefficients"], rows
 
 
+def unit_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """What hidden units add to the outputs, their intercepts, and their largest weights."""
+    named = _numbered(names, model.components_.shape[1])
+    rows = [
+        [
+            str(j),
+            ", ".join(number(value) for value in model.coefs_[1][j][:3]),
+            number(model.intercepts_[0][j]),
+            leading(weights, named),
+        ]
+        for j, weights in enumerate(model.components_)
+    ]
+    return ["unit", "output", "intercept", "weights"], rows
+
+
 def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Shares of the rows (in the long run, where there are none), stays, and what is emitted."""
     count = len(model.startprob_)
@@ -284,6 +299,8 @@ _TABLES: dict[str, Callable[[Any, Names, Sequence[Any], int], Rows]] = {
     "ICA": source_rows,
     "NoisyOrNetwork": cause_rows,
     "MixtureOfRegressions": regression_rows,
+    "TwoLayerNetwork": unit_rows,
+    "TwoLayerClassifier": unit_rows,
     "PCA": principal_rows,
     "CCA": canonical_rows,
     "MixedMembershipBlockModel": community_rows,
