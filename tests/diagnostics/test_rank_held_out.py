@@ -2,6 +2,7 @@
 
 import io
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -98,7 +99,9 @@ def test_a_callback_sees_every_rank_and_may_stop(masked):
         planted(3, 0.1, 0), 5, n_splits=1, random_state=0, callback=watch, **options
     )
     assert [row.rank for row in seen] == [1, 2]
-    assert tuple(seen) == found.evidence[1:]
+    # How alike halves are is found out afterwards, where it can matter.
+    told = tuple(replace(row, replicability=None) for row in found.evidence[1:])
+    assert tuple(replace(row, replicability=None) for row in seen) == told
 
 
 def test_progress_changes_nothing_and_is_silent_without_a_terminal(capsys):

@@ -143,7 +143,8 @@ def select_rank(
     n_splits : int, times the tensor is halved (with a mask, times entries are held back); 0 leaves
         replicability out, which saves most of the time
     random_state : int, generator or None
-    callback : called with the `RankEvidence` of every rank; may return True to stop there
+    callback : called with the `RankEvidence` of every rank, as far as it is known while ranks are
+        tried; may return True to stop there
     progress : bool, whether to show a line on a terminal while ranks are tried
 
     Returns
