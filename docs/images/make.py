@@ -86,8 +86,25 @@ def video():
     save(images(pictures), HERE / "robust_pca.png", dpi=60)
 
 
+def completion():
+    """The film of docs/completion.md: one frame as observed, completed, and as it is."""
+    y, x, t = np.mgrid[0:36, 0:48, 0:60]
+    light = 0.8 + 0.2 * np.sin(t / 9)
+    film = light * (0.5 + 0.2 * np.sin(x / 7) + 0.2 * np.cos(y / 5)) + 0.2 * np.sin(x / 4 - t / 5)
+    seen = np.random.default_rng(0).random(film.shape) < 0.05
+    found = lt.complete(np.where(seen, film, np.nan), 4).tensor.to_dense()
+    shown = 30
+    pictures = {
+        f"frame {shown} of 60, 5 % observed": np.where(seen, film, 0.0)[:, :, shown],
+        "completed": found[:, :, shown],
+        "as it is": film[:, :, shown],
+    }
+    save(images(pictures), HERE / "completion.png", dpi=60)
+
+
 if __name__ == "__main__":
     photograph()
     spectra()
     crabs()
     video()
+    completion()
