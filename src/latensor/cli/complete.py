@@ -17,7 +17,14 @@ from latensor.cli.console import printing
 from latensor.cli.decompose import read_rank
 from latensor.cli.files import Input, read_input
 from latensor.cli.findings import FIGURES, WORDING, Run, print_components, save, say, table_of
-from latensor.cli.options import Target, seed_option
+from latensor.cli.options import (
+    Target,
+    array_option,
+    mask_option,
+    max_iter_option,
+    nonnegative_option,
+    seed_option,
+)
 from latensor.cli.progress import progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
@@ -46,7 +53,7 @@ Examples:
     default="auto",
     help="Number of components; auto, the default, takes those that predict entries left out.",
 )
-@click.option("--nonnegative", is_flag=True, help="Keep all factors at or above zero.")
+@nonnegative_option
 @click.option(
     "--ridge",
     metavar="X",
@@ -54,18 +61,9 @@ Examples:
     default=0.0,
     help="Penalty on the components, where entries are few.",
 )
-@click.option(
-    "--max-iter",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Most iterations.  [default: as many as it takes]",
-)
-@click.option("--array", metavar="NAME", help="Which array of an .npz file.")
-@click.option(
-    "--mask",
-    metavar="NAME",
-    help="What was observed: an array of the same .npz file, or a file; True is observed.",
-)
+@max_iter_option
+@array_option
+@mask_option
 @click.option("--missing", metavar="NAME", help="The opposite of --mask: True is missing.")
 @click.option(
     "--at",

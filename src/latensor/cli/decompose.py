@@ -26,7 +26,14 @@ from latensor.cli.findings import (
     save,
     say,
 )
-from latensor.cli.options import Target, seed_option
+from latensor.cli.options import (
+    Target,
+    array_option,
+    mask_option,
+    max_iter_option,
+    nonnegative_option,
+    seed_option,
+)
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
@@ -88,7 +95,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
     help="Tucker form in place of components: the size of its core, one number per mode (- keeps "
     "a mode whole) or one for all; or the share of the energy to hold, as 0.99.",
 )
-@click.option("--nonnegative", is_flag=True, help="Keep all factors at or above zero.")
+@nonnegative_option
 @click.option(
     "--ridge",
     metavar="X",
@@ -96,24 +103,15 @@ def _read_entry(word: str, value: str) -> int | float | None:
     default=0.0,
     help="Penalty on the components, for those that cancel each other; with --rank.",
 )
-@click.option(
-    "--max-iter",
-    metavar="N",
-    type=click.IntRange(min=1),
-    help="Most iterations.  [default: as many as it takes]",
-)
+@max_iter_option
 @click.option(
     "--tol",
     metavar="X",
     type=click.FloatRange(min=0),
     help="The fit has converged when further steps lower the residual by less.",
 )
-@click.option("--array", metavar="NAME", help="Which array of an .npz file.")
-@click.option(
-    "--mask",
-    metavar="NAME",
-    help="What was observed: an array of the same .npz file, or a file; True is observed.",
-)
+@array_option
+@mask_option
 @click.option(
     "--missing",
     metavar="NAME",

@@ -35,3 +35,18 @@ jobs_option = click.option(
     type=click.IntRange(min=1),
     help="Threads; the answer is the same for any number.  [default: all processors]",
 )
+nonnegative_option = click.option(
+    "--nonnegative", is_flag=True, help="Keep all factors at or above zero."
+)
+max_iter_option = click.option(
+    "--max-iter",
+    metavar="N",
+    type=click.IntRange(min=1),
+    help="Most iterations.  [default: as many as it takes]",
+)
+array_option = click.option("--array", metavar="NAME", help="Which array of an .npz file.")
+mask_option = click.option(
+    "--mask",
+    metavar="NAME",
+    help="What was observed: an array of the same .npz file, or a file; True is observed.",
+)
