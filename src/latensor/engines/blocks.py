@@ -17,12 +17,12 @@ def template_of(source: Source) -> Source:
     return replace(source, shards=shards, engine=None, first=None, original=None)
 
 
-Key = tuple[int, int, int]
+Key = tuple[int, int, int, int]
 
 
 def key_of(source: Source) -> Key:
-    """By which blocks of a source are kept: its shards, and how their units are numbered."""
-    return id(source.shards), source.begin, source.salt
+    """By which blocks of a source are kept: its shards, how they are read and units numbered."""
+    return id(source.shards), id(source.read), source.begin, source.salt
 
 
 def blocks_of(template: Source, number: int, shard: Any, pieces: Any) -> Iterator[Batch]:
