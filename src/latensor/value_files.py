@@ -36,6 +36,8 @@ _FORMAT = "latensor"
 _HEADER = "header"
 # Before version 2 there were topic models only, with a header of another name.
 _FIRST_HEADER, _FIRST_FORMAT, TOPIC_MODEL = "description", "latensor topic model", "topic model"
+# The kind of file that tensors and decompositions write.
+DECOMPOSITION = "decomposition"
 _NUMBERS_AND_TEXT = "biufcSU"
 # Python raises RecursionError at a thousand calls, and a level takes up to three.
 _DEEPEST = 100

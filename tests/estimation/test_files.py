@@ -188,9 +188,22 @@ def test_decompositions_come_back_whole(tmp_path):
             lt.decompose(planted().astype(np.float32), 1, random_state=0),
             lt.tucker(planted(), (2, 2, 2), random_state=0),
             lt.tucker(planted(), (2, 2), modes=(0, 1), random_state=0),
+            lt.parafac2(list(planted()), 2, n_starts=2, max_iter=20, random_state=0),
         ]
     ):
         same(lt.load(found.save(tmp_path / f"{number}.npz")), found)
+
+
+def test_trains_and_slices_come_back_whole(tmp_path):
+    train = lt.tensor_train(planted(), ranks=2)
+    loaded = lt.load(train.save(tmp_path / "train.npz"))
+    assert repr(loaded) == repr(train)
+    np.testing.assert_array_equal(loaded.to_dense(), train.to_dense())
+    found = lt.parafac2([planted()[0], planted()[1][:4]], 2, n_starts=1, max_iter=5, random_state=0)
+    loaded = lt.load(found.save(tmp_path / "slices.npz"))
+    assert (loaded.n_starts, loaded.n_agreed) == (found.n_starts, found.n_agreed)
+    for one, other in zip(loaded.slices(), found.slices(), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 def test_masks_are_kept_and_data_are_not(tmp_path):

@@ -17,14 +17,12 @@ from latensor.presentation import Presented
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
-from latensor.value_files import storable, write_value
+from latensor.value_files import DECOMPOSITION, storable, write_value
 
 if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
     from latensor.diagnostics.rank import RankSelection
 
-# What `lt.load` makes of a file of one of these.
-DECOMPOSITION = "decomposition"
 storable(CPTensor)
 storable(fields=("coordinates", "values", "shape"))(SparseTensor)
 
@@ -97,9 +95,53 @@ def _is_small(tensor: Any) -> bool:
     return is_array(held) and prod(held.shape) <= _KEPT
 
 
+class FittedTensor(Presented):
+    """What every decomposition offers: its tensor unpacked, its fit, a file, words and a picture.
+
+    Subclasses are dataclasses with the attributes below, and are `storable`.
+
+    Attributes
+    ----------
+    tensor : what was fitted
+    residual : float, Frobenius norm of what is left relative to that of the data
+    """
+
+    tensor: Any
+    residual: float
+
+    @property
+    def fit(self) -> float:
+        """One minus the residual, as the Tensor Toolbox counts it."""
+        return 1.0 - self.residual
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it into a file that `lt.load` reads, without pickle; the mask too, not the data.
+
+        Arrays of any library come back as NumPy arrays.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        return write_value(path, self._stored(), DECOMPOSITION)
+
+    def _stored(self) -> Any:
+        """What of it goes into a file."""
+        return self
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.tensor)
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.tensor[index]
+
+
 @storable
 @dataclass(frozen=True, eq=False)
-class Decomposition(Presented):
+class Decomposition(FittedTensor):
     """A CP tensor fitted to data, and how well it fits.
 
     Unpacks like the pair it stands for: `weights, factors = decomposition`.
@@ -184,31 +226,9 @@ class Decomposition(Presented):
         """The number of components."""
         return self.tensor.rank
 
-    @property
-    def fit(self) -> float:
-        """One minus the residual, as the Tensor Toolbox counts it."""
-        return 1.0 - self.residual
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write it into a file that `lt.load` reads, without pickle; the mask too, not the data.
-
-        Arrays of any library come back as NumPy arrays.
-
-        Parameters
-        ----------
-        path : file to write; an interrupted run leaves the old one or none
-        """
+    def _stored(self) -> Any:
         origin = None if self.origin is None else replace(self.origin, tensor=None)
-        return write_value(path, replace(self, origin=origin), DECOMPOSITION)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.tensor)
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> Any:
-        return self.tensor[index]
+        return replace(self, origin=origin)
 
     def __repr__(self) -> str:
         shape = " x ".join(str(d) for d in self.tensor.shape)

@@ -63,30 +63,30 @@ def _percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def _fit(certificate: Certificate) -> Statement:
-    residual = certificate.residual
+def fit(residual: float | None, observed: int | None, advice: str) -> Statement:
+    """How much of the data the model explains, and what to do where that is little."""
     if residual is None:
         return Statement(
             "Fit", UNKNOWN, "not known. Give the tensor, or the result of lt.decompose."
         )
     explained = f"{100 * (1 - residual**2):.6g}" if residual < 1 else "0"
     text = f"the model leaves {residual:.3g} of the norm ({explained} % of the energy explained)."
-    if certificate.observed is not None:
-        text = f"{text[:-1]} of the {certificate.observed:,} observed entries."
+    if observed is not None:
+        text = f"{text[:-1]} of the {observed:,} observed entries."
     if residual >= 1:
         return Statement("Fit", BAD, f"{text} That is no better than zero: fit it again.")
     if residual**2 > _UNEXPLAINED:
         return Statement(
             "Fit",
             CAUTION,
-            f"{text} Most of the tensor is not explained: the components may be real, but they are "
-            "a small part of it. Raise the rank, or see what lt.select_rank finds.",
+            f"{text} Most of the tensor is not explained: what was found may be real, but it is a "
+            f"small part of it. {advice}",
         )
     return Statement("Fit", GOOD, text)
 
 
-def _convergence(certificate: Certificate) -> Statement | None:
-    status = certificate.status
+def convergence(status: Status | None) -> Statement | None:
+    """How the fit ended."""
     if status is None:
         return None
     if status is Status.CONVERGED:
@@ -101,9 +101,18 @@ def _convergence(certificate: Certificate) -> Statement | None:
     return Statement(
         "Convergence",
         CAUTION,
-        f"the fit ended {where}: the components may still move, by more than the errors below "
+        f"the fit ended {where}: what was found may still move, by more than the errors below "
         "say. Pass it as `init` to go on.",
     )
+
+
+def _fit(certificate: Certificate) -> Statement:
+    advice = "Raise the rank, or see what lt.select_rank finds."
+    return fit(certificate.residual, certificate.observed, advice)
+
+
+def _convergence(certificate: Certificate) -> Statement | None:
+    return convergence(certificate.status)
 
 
 def _held_out(certificate: Certificate) -> Statement | None:

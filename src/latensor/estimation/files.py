@@ -32,13 +32,17 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import latensor
-from latensor.decomposition.result import DECOMPOSITION, Decomposition, Origin, Status
+from latensor.decomposition.parafac2 import Parafac2Decomposition
+from latensor.decomposition.result import Decomposition, Origin, Status
 from latensor.decomposition.tucker import TuckerDecomposition
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.presentation import Presented
 from latensor.tensors.cp import CPTensor
+from latensor.tensors.parafac2 import Parafac2Tensor
+from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tucker import TuckerTensor
 from latensor.value_files import (
+    DECOMPOSITION,
     FORMAT_VERSION,
     Stored,
     decode,
@@ -228,20 +232,32 @@ def new_estimator(name: object, settings: dict[str, Any]) -> Any:
 register_kind(ESTIMATOR, _restore_estimator)
 
 
+# The tensor that each decomposition holds; a train is its own.
+_TENSORS: dict[type, type] = {
+    Decomposition: CPTensor,
+    TuckerDecomposition: TuckerTensor,
+    Parafac2Decomposition: Parafac2Tensor,
+}
+
+
 def _restore_decomposition(stored: Stored) -> Any:
     found = stored.value
-    tensors: dict[type, type] = {Decomposition: CPTensor, TuckerDecomposition: TuckerTensor}
-    if type(found) not in tensors:
+    if isinstance(found, TensorTrain):
+        expected = {"residual": float | None}
+    elif type(found) in _TENSORS:
+        expected = {"tensor": _TENSORS[type(found)], "residual": float, "n_iter": int,
+                    "status": Status, "history": np.ndarray}  # fmt: skip
+    else:
         raise InvalidInputError(f"it holds a {type(found).__name__}")
-    expected = {"residual": float, "n_iter": int, "status": Status, "history": np.ndarray}
-    for name, cls in {"tensor": tensors[type(found)], **expected}.items():
+    for name, cls in expected.items():
         if not isinstance(getattr(found, name), cls):
             raise InvalidInputError(f"its {name} is a {type(getattr(found, name)).__name__}")
     origin = getattr(found, "origin", None)
     if not isinstance(origin, Origin | None) or (origin and type(origin.masked) is not bool):
         raise InvalidInputError(f"its origin is a {type(origin).__name__}")
-    if found.history.ndim != 1 or found.history.dtype.kind != "f":
-        raise InvalidInputError(f"its history has shape {found.history.shape}")
+    history = getattr(found, "history", np.zeros(0))
+    if history.ndim != 1 or history.dtype.kind != "f":
+        raise InvalidInputError(f"its history has shape {history.shape}")
     return found
 
 

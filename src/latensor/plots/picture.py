@@ -31,6 +31,12 @@ def _clusters(model: Any, data: tuple[Any, ...], names: Names, sample_weight: An
     return clusters(model, samples, names=names)
 
 
+def _shared_factors(found: Any, names: Names) -> Figure:
+    """The factors that all slices of PARAFAC2 share: those of the slices and of the columns."""
+    slices, _, columns = found.factors
+    return components((found.weights, (slices, columns)), names=names or ("slice", "column"))
+
+
 # What draws a model, and how many arguments of `fit` it cannot do without.
 _PICTURES: dict[str, tuple[Callable[..., Figure], int]] = {
     "SphericalGaussianMixture": (_clusters, 1),
@@ -52,6 +58,7 @@ _PICTURES: dict[str, tuple[Callable[..., Figure], int]] = {
     "SingleTopic": (lambda m, data, names: topics(m, names=names), 0),
     "Decomposition": (lambda m, data, names: components(m, names=names), 0),
     "TuckerDecomposition": (lambda m, data, names: components(m, names=names), 0),
+    "Parafac2Decomposition": (lambda m, data, names: _shared_factors(m, names), 0),
     "RegressorMixin": (lambda m, data, names: predictions(m, *data), 2),
     "ClassifierMixin": (lambda m, data, names: predictions(m, *data), 2),
 }

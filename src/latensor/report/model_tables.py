@@ -249,6 +249,17 @@ def component_rows(result: Any, names: Names, data: Sequence[Any], width: int) -
     return ["component", "weight", *titles], rows
 
 
+def slice_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Weights of the components of PARAFAC2, and the slices and columns in which they are large."""
+    slices, _, columns = (to_host(factor) for factor in result.factors)
+    rows = [
+        [str(r), number(weight), *(leading(f[:, r], [str(i) for i in range(len(f))], 2)
+                                   for f in (slices, columns))]
+        for r, weight in enumerate(to_host(result.weights))
+    ]  # fmt: skip
+    return ["component", "weight", "slices", "columns"], rows
+
+
 def core_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Dimensions and ranks of the modes of a Tucker decomposition."""
     tensor = result.tensor
@@ -309,6 +320,7 @@ _TABLES: dict[str, Callable[[Any, Names, Sequence[Any], int], Rows]] = {
     "SingleTopic": topic_rows,
     "Decomposition": component_rows,
     "TuckerDecomposition": core_rows,
+    "Parafac2Decomposition": slice_rows,
 }
 
 

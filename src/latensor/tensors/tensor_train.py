@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from numbers import Number
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,8 +30,10 @@ from latensor.tensors.contractible import Sweep
 from latensor.tensors.dense import DenseTensor, contract_mode, frobenius
 from latensor.tensors.operands import check_factors, check_operands, check_replacement
 from latensor.tensors.size import MAX_SIZE, check_size
+from latensor.value_files import DECOMPOSITION, storable, write_value
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorTrain:
     """T[i, j, ..., k] = G_1[i] G_2[j] ... G_N[k], a product of matrices (Oseledets 2011).
@@ -85,6 +89,15 @@ class TensorTrain:
 
     def __getitem__(self, index: int) -> Any:
         return self.cores[index]
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it into a file that `lt.load` reads, without pickle.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        return write_value(path, self, DECOMPOSITION)
 
     def __repr__(self) -> str:
         shape = " x ".join(str(d) for d in self.shape)

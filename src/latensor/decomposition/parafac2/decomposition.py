@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,10 +25,13 @@ from latensor.decomposition.parafac2.sweeps import (
     Slices,
     polar,
 )
-from latensor.decomposition.result import Status
+from latensor.decomposition.result import FittedTensor, Status
 from latensor.decomposition.setup import check_limits
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.parafac2 import Parafac2Tensor
+from latensor.value_files import storable
+
+storable(Parafac2Tensor)
 
 _STARTS = 10
 # Sweeps of all starts, then of the best of them; the best one goes on to the end.
@@ -41,8 +44,9 @@ _TOL, _MAX_ITER, _PATIENCE = 1e-9, 2000, 10
 _SAME = 0.95
 
 
+@storable
 @dataclass(frozen=True, eq=False)
-class Parafac2Decomposition:
+class Parafac2Decomposition(FittedTensor):
     """Slices fitted by PARAFAC2, and how well.
 
     Unpacks like TensorLy's triple: `weights, factors, projections = decomposition`.
@@ -88,23 +92,9 @@ class Parafac2Decomposition:
         """The number of components."""
         return self.tensor.rank
 
-    @property
-    def fit(self) -> float:
-        """One minus the residual, as the Tensor Toolbox counts it."""
-        return 1.0 - self.residual
-
     def slices(self) -> list[Array]:
         """The fitted slices."""
         return self.tensor.slices()
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.tensor)
-
-    def __len__(self) -> int:
-        return 3
-
-    def __getitem__(self, index: int) -> Any:
-        return self.tensor[index]
 
     def __repr__(self) -> str:
         return (

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve
+from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve, to_host
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
-from latensor.decomposition.result import DECOMPOSITION, Status
+from latensor.decomposition.result import FittedTensor, Status
 from latensor.decomposition.setup import as_tensor
 from latensor.decomposition.tucker.arguments import (
     Method,
@@ -36,11 +35,13 @@ from latensor.decomposition.tucker.orthogonal import (
     rescaled,
 )
 from latensor.decomposition.tucker.orthogonal_fit import OrthogonalFit
-from latensor.presentation import Presented
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.tucker import TuckerTensor
-from latensor.value_files import storable, write_value
+from latensor.value_files import storable
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.tucker_certificate import TuckerCertificate
 
 storable(TuckerTensor)
 _TOL, _MAX_ITER = 1e-4, 100
@@ -50,7 +51,7 @@ _MASKED_TOL, _MASKED_MAX_ITER = 1e-8, 1000
 
 @storable
 @dataclass(frozen=True, eq=False)
-class TuckerDecomposition(Presented):
+class TuckerDecomposition(FittedTensor):
     """A Tucker tensor fitted to data, and how well it fits.
 
     Unpacks like the pair it stands for: `core, factors = decomposition`.
@@ -63,6 +64,7 @@ class TuckerDecomposition(Presented):
     n_iter : int, sweeps over the modes; 0 for the methods that do not iterate
     status : Status
     history : (n_iter,) float array, the residual after every sweep
+    n_observed : int or None, the number of observed entries where there was a mask
     """
 
     tensor: TuckerTensor
@@ -70,6 +72,14 @@ class TuckerDecomposition(Presented):
     n_iter: int
     status: Status
     history: Any
+    n_observed: int | None = field(default=None, repr=False)
+
+    @cached_property
+    def certificate(self) -> TuckerCertificate:
+        """How far the spaces can be trusted, worked out when it is first read."""
+        from latensor.diagnostics.tucker_certificate import certify_tucker
+
+        return certify_tucker(self)
 
     @property
     def core(self) -> Array:
@@ -91,34 +101,9 @@ class TuckerDecomposition(Presented):
         """The dimensions of the tensor."""
         return self.tensor.shape
 
-    @property
-    def fit(self) -> float:
-        """One minus the residual, as the Tensor Toolbox counts it."""
-        return 1.0 - self.residual
-
     def to_dense(self) -> Array:
         """The fitted tensor with all its entries."""
         return self.tensor.to_dense()
-
-    def save(self, path: str | os.PathLike[str]) -> Path:
-        """Write all of it into a file that `lt.load` reads, without pickle.
-
-        Arrays of any library come back as NumPy arrays.
-
-        Parameters
-        ----------
-        path : file to write; an interrupted run leaves the old one or none
-        """
-        return write_value(path, self, DECOMPOSITION)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(self.tensor)
-
-    def __len__(self) -> int:
-        return 2
-
-    def __getitem__(self, index: int) -> Any:
-        return self.tensor[index]
 
     def __repr__(self) -> str:
         shape, core = (" x ".join(map(str, sizes)) for sizes in (self.shape, self.ranks))
@@ -247,7 +232,8 @@ def tucker(
         limit = _MASKED_TOL if tol is None else tol
         completed, status = problem.fit(start, limit, monitor, assemble)
         residual = monitor.relative(completed.loss)
-        return _finish(assemble(completed.found), residual, status, monitor)
+        seen_entries = int(to_host(xp.sum(xp.astype(observed, xp.int64))))
+        return _finish(assemble(completed.found), residual, status, monitor, seen_entries)
     monitor = Monitor(energy, None, max_iter or _MAX_ITER, callback)
     found = fit.start(method) if start is None else start
     status = Status.CONVERGED
@@ -265,10 +251,14 @@ def tucker(
 
 
 def _finish(
-    form: TuckerTensor, residual: float, status: Status, monitor: Monitor
+    form: TuckerTensor,
+    residual: float,
+    status: Status,
+    monitor: Monitor,
+    n_observed: int | None = None,
 ) -> TuckerDecomposition:
     history = np.array(monitor.history)
-    return TuckerDecomposition(form, residual, len(history), status, history)
+    return TuckerDecomposition(form, residual, len(history), status, history, n_observed)
 
 
 def _zero(xp: Namespace, data: Contractible, rule: Truncation) -> TuckerTensor:
