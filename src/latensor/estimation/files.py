@@ -243,7 +243,7 @@ _TENSORS: dict[type, type] = {
 def _restore_decomposition(stored: Stored) -> Any:
     found = stored.value
     if isinstance(found, TensorTrain):
-        expected = {"residual": float | None}
+        expected: dict[str, Any] = {"residual": float | None}
     elif type(found) in _TENSORS:
         expected = {"tensor": _TENSORS[type(found)], "residual": float, "n_iter": int,
                     "status": Status, "history": np.ndarray}  # fmt: skip
