@@ -44,22 +44,22 @@ def rows() -> Iterator[str]:
             factors = [rng.standard_normal((d, rank)) for d in shape]
             columns = [np.asfortranarray(factor) for factor in factors]
             modes = range(len(shape))
-            contestants = {
+            methods = {
                 "latensor": lambda: sweep(tensor, factors),  # noqa: B023
                 "TensorLy": lambda: [
                     unfolding_dot_khatri_rao(tensor, (None, factors), m)  # noqa: B023
                     for m in modes  # noqa: B023
                 ],
                 "pyttb": lambda: [theirs.mttkrp(columns, m) for m in modes],  # noqa: B023
-                # Shares work between modes as we do, but with one set of factors for all of them:
-                # a sweep of ALS, which replaces factors on its way, cannot use it.
+                # Shares work between modes as we do, but with one set of factors for all of
+                # them: a sweep of ALS, which replaces factors on its way, cannot use it.
                 "pyttb mttkrps": lambda: theirs.mttkrps(columns),  # noqa: B023
             }
-            answers = {name: call() for name, call in contestants.items()}
+            answers = {name: call() for name, call in methods.items()}
             for name, answer in answers.items():
                 for ours, other in zip(answers["latensor"], answer, strict=True):
                     assert np.allclose(ours, other, rtol=1e-9, atol=1e-9 * np.abs(ours).max()), name
-            times = in_turn(contestants)
+            times = in_turn(methods)
             ratio = min(times["TensorLy"], times["pyttb"]) / times["latensor"]
             shared = times["pyttb mttkrps"] / times["latensor"]
             ratios.append(ratio)

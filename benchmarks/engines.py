@@ -28,7 +28,7 @@ from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums
 from latensor.moments.word_core import WordCoreSums
-from latensor.moments.word_powers import WordPowerSums
+from latensor.moments.word_power_sums import WordPowerSums
 from latensor.moments.word_totals import WordTotalSums
 from latensor.moments.word_triples import WordRows, WordTripleSums
 from latensor.moments.words import WordPairSums
@@ -54,7 +54,7 @@ def write_shard(path: Path, n_documents: int, seed: int, topics: Any) -> int:
     lengths = rng.poisson(LENGTH, n_documents) + 3
     owners = np.repeat(np.arange(n_documents), lengths)
     marks = rng.random(len(owners))
-    # Documents one after the other on a line of unit lengths, cut by the shares of their topics.
+    # Documents one after the other on a line of unit lengths, cut by the fractions of their topics.
     cuts = np.arange(n_documents)[:, None] + np.cumsum(mixtures, axis=1)[:, :-1]
     chosen = np.searchsorted(cuts.ravel(), owners + marks) - owners * (len(topics) - 1)
     chosen = np.clip(chosen, 0, len(topics) - 1)

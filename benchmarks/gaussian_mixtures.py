@@ -117,15 +117,15 @@ def missing_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
     yield "| d, k, n, missing | EM from the truth: gap | latensor | difference, worst | CPU s |"
     yield "|---|---|---|---|---|"
     for d, k, n in ((5, 3, 2000), (8, 5, 3000)):
-        for share in (0.1, 0.3, 0.5):
-            title = f"{d}, {k}, {n}, {100 * share:g} %"
+        for fraction in (0.1, 0.3, 0.5):
+            title = f"{d}, {k}, {n}, {100 * fraction:g} %"
             setting = Setting("missing", d, k, n, 4)
             for seed in seeds:
                 gathered.measure(
                     "missing",
                     title,
                     seed,
-                    lambda s=setting, share=share, seed=seed: unobserved(s, share, seed),
+                    lambda s=setting, fraction=fraction, seed=seed: unobserved(s, fraction, seed),
                 )
             found = gathered.found("missing", title)
             if found:
@@ -137,10 +137,10 @@ def missing_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
                 )
 
 
-def unobserved(setting: Setting, share: float, seed: int) -> Run:
+def unobserved(setting: Setting, fraction: float, seed: int) -> Run:
     rows, held_out, best = oracle(setting, "full", seed)
     planted = setting.plant(seed)
-    hidden = np.random.default_rng(seed).random(rows.shape) < share
+    hidden = np.random.default_rng(seed).random(rows.shape) < fraction
     rows = np.where(hidden, np.nan, rows)
     truth = GaussianMixture(
         setting.count,

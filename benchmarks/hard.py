@@ -80,14 +80,14 @@ def overcomplete(seeds: int = 20) -> list[str]:
                 calls[type(one).__name__] = lambda a=one, t=tensor, k=rank, r=rng: a(t, k, r)
             for name, call in calls.items():
                 found, seconds = timed(call)
-                share = fraction_found(vectors, np.asarray(found.factors[0]))
-                cells.setdefault(name, []).append((share, seconds))
+                fraction = fraction_found(vectors, np.asarray(found.factors[0]))
+                cells.setdefault(name, []).append((fraction, seconds))
             if seed == 0 and dimension <= 10 and order == 4:
                 found, seconds = timed(
                     lambda t=tensor, k=rank: parafac(t, k, init="svd", n_iter_max=200, tol=1e-10)
                 )
-                share = fraction_found(vectors, np.asarray(found.factors[0]))
-                peer = f"{share:.2f} of components, {seconds:.1f} s"
+                fraction = fraction_found(vectors, np.asarray(found.factors[0]))
+                peer = f"{fraction:.2f} of components, {seconds:.1f} s"
         shown = [
             f"{sum(s == 1.0 for s, _ in cells[n])}/{seeds}, "
             f"{np.median([t for _, t in cells[n]]):.2f} s"

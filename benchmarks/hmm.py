@@ -100,7 +100,7 @@ def draw(setting: Setting, seed: int) -> tuple[Any, Any, Any]:
 
 
 def oracle(setting: Setting, truth: HiddenChain, train: Any, test: Any, lengths: Any) -> float:
-    """Held-out log-likelihood per row of a climb that starts at the truth."""
+    """Held-out log-likelihood per row of an EM run that starts at the truth."""
     family = ChainFamily(truth.emission.design)
     parts = [
         family.prepare(_units(x[:, 0] if setting.kind == "symbols" else x, sizes))
@@ -131,7 +131,7 @@ def theirs(kind: str, k: int, d: int, passes: int, seed: int, mode: str = "scali
     return hmm.GaussianHMM(k, "diag", **settings)
 
 
-def rivals(setting: Setting, seed: int, many: bool) -> Iterator[tuple[str, Callable[..., Any]]]:
+def candidates(setting: Setting, seed: int, many: bool) -> Iterator[tuple[str, Callable[..., Any]]]:
     kind, k, d = setting.kind, setting.k, setting.d
     yield "ours", lambda *data: ours(kind, k, d).fit(*data)
     yield "moments", lambda *data: ours(kind, k, d, 0).fit(*data)
@@ -148,14 +148,14 @@ def rivals(setting: Setting, seed: int, many: bool) -> Iterator[tuple[str, Calla
 
 
 def measure(setting: Setting, seed: int, many: bool, peers: bool) -> Run:
-    """Gap and CPU seconds of every rival; a method that refuses has an infinite gap."""
+    """Gap and CPU seconds of every candidate; a method that refuses has an infinite gap."""
     X, sizes, truth = draw(setting, seed)
     half = setting.n_sequences
     cut = int(sizes[:half].sum())
     train, test, lengths = X[:cut], X[cut:], (sizes[:half], sizes[half:])
     best = oracle(setting, truth, train, test, lengths)
     found = {}
-    for name, fit in rivals(setting, seed, many):
+    for name, fit in candidates(setting, seed, many):
         if name.startswith("peer") and not peers:
             continue
         try:

@@ -7,9 +7,9 @@
 Quality of an unmixing is its Amari distance to the planted mixing matrix (0 is perfect), that of
 two Gaussians on a line the held-out log-likelihood per sample of EM started at the true
 parameters, less that of the method ("gap"). Two oracles show what noise costs anybody: FastICA on
-the same samples before the noise came to them, and our polish told the covariance of the noise and
-the signal, and started at the truth. Time is process CPU time, one thread each. Real data is read
-from the folder that LATENSOR_DATA names, and skipped without it.
+the same samples before the noise came to them, and our refinement told the covariance of the noise
+and the signal, and started at the truth. Time is process CPU time, one thread each. Real data is
+read from the folder that LATENSOR_DATA names, and skipped without it.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from benchmarks.gathered import Gathered, Run, command, median, number
 from latensor.datasets.mixtures import MixtureSample
 from latensor.datasets.sources_mixed import ICASample, make_ica, make_pearson
 from latensor.models.ica import ICA
-from latensor.models.ica.rotation import polish
-from latensor.models.ica.sums import held
+from latensor.models.ica.rotation import refine_rotation
+from latensor.models.ica.sums import over_scores
 from latensor.models.mixtures.pearson import PearsonMixture
 
 BOTH = ("laplace", "uniform")
@@ -76,7 +76,7 @@ def ours_of(count: int, seed: int, **more: Any) -> Any:
     return ICA(count, random_state=seed, n_jobs=1, **more)
 
 
-def rivals(count: int, seed: int) -> dict[str, Callable[[Any], Any]]:
+def candidates(count: int, seed: int) -> dict[str, Callable[[Any], Any]]:
     """Functions from samples to an unmixing."""
     return {
         OURS: lambda x: ours_of(count, seed).fit(x).components_,
@@ -87,12 +87,12 @@ def rivals(count: int, seed: int) -> dict[str, Callable[[Any], Any]]:
 
 
 def told(made: ICASample) -> Any:
-    """Our polish, told the covariance of the noise and of the signal, and started at the truth."""
+    """Our refinement given the covariances of noise and signal, and started at the truth."""
     weighted = np.linalg.solve(made.noise_covariance, made.mixing)
     projection = weighted @ np.linalg.inv(made.mixing.T @ weighted)
     scores = (made.samples - made.samples.mean(axis=0)) @ projection
     noise = projection.T @ made.noise_covariance @ projection
-    found = polish(held(scores), noise, np.eye(len(noise)), max_iter=50)
+    found = refine_rotation(over_scores(scores), noise, np.eye(len(noise)), max_iter=50)
     return found.unmixing.T @ projection.T
 
 
@@ -116,7 +116,7 @@ def planted(d: int, k: int, n: int, sources: Any, noise: float = 0.0, kind: str 
 def distances(count: int, build: Callable[[int], Drawn], seed: int, only_ours: bool) -> Run:
     samples, mixing, made = build(seed)
     found: Run = {}
-    for name, run in rivals(count, seed).items():
+    for name, run in candidates(count, seed).items():
         if not only_ours or name in (OURS, RAW):
             seconds, unmixing = timed(lambda run=run: run(samples))
             found[name] = [amari(unmixing, mixing), seconds]
@@ -268,7 +268,7 @@ def heart_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
             path = folder / "ica_foetal_ecg" / "foetal_ecg.npz"
             channels = np.load(path, allow_pickle=False)["channels"]
             found = {}
-            for name, run in rivals(count, 0).items():
+            for name, run in candidates(count, 0).items():
                 parts = (channels[:1250], channels[1250:])
                 seconds, (one, two) = timed(lambda run=run, parts=parts: [run(x) for x in parts])
                 found[name] = [amari(one, np.linalg.pinv(two)), seconds]
@@ -348,7 +348,7 @@ TABLES = {
 
 def warm_up() -> None:
     samples = make_ica(2000, 4, 3, noise=0.1, random_state=0).samples
-    for run in rivals(3, 0).values():
+    for run in candidates(3, 0).values():
         run(samples)
     PearsonMixture().fit(make_pearson(200, random_state=0).samples)
 

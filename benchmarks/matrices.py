@@ -1,7 +1,7 @@
 """PCA and CCA beside scikit-learn: process CPU time and quality in one run, one BLAS thread.
 
 Run with `python -m benchmarks.matrices`; it prints two Markdown tables. Quality is measured
-against the exact solution in double precision: for PCA the share of the variance that the
+against the exact solution in double precision: for PCA the fraction of the variance that the
 components miss, relative to the best possible (0 is optimal), for CCA the sum of the canonical
 correlations of the scores.
 """
@@ -95,26 +95,26 @@ def principal_problems() -> Iterator[tuple[str, Callable[[np.random.Generator], 
     yield "sparse 5000 x 10000, k 20", lambda rng: documents(rng, 5_000, 10_000, 20), 20
 
 
-def principal_rivals(sparse: bool, rank: int, shape: tuple[int, int]) -> dict[str, Any]:
-    rivals = {
+def principal_candidates(sparse: bool, rank: int, shape: tuple[int, int]) -> dict[str, Any]:
+    candidates = {
         "latensor": lambda data: PCA(rank, random_state=0).fit(data),
         "sklearn auto": lambda data: decomposition.PCA(rank, random_state=0).fit(data),
     }
     if sparse:
-        rivals["sklearn TruncatedSVD (not centred)"] = lambda data: decomposition.TruncatedSVD(
+        candidates["sklearn TruncatedSVD (not centred)"] = lambda data: decomposition.TruncatedSVD(
             rank, random_state=0
         ).fit(data)
-        return rivals
-    rivals["sklearn full"] = lambda data: decomposition.PCA(rank, svd_solver="full").fit(data)
-    rivals["sklearn randomized"] = lambda data: decomposition.PCA(
+        return candidates
+    candidates["sklearn full"] = lambda data: decomposition.PCA(rank, svd_solver="full").fit(data)
+    candidates["sklearn randomized"] = lambda data: decomposition.PCA(
         rank, svd_solver="randomized", random_state=0
     ).fit(data)
     if shape[1] <= 1000:
-        rivals["latensor partial_fit"] = lambda data: stream(PCA(rank), data, 500)
-        rivals["sklearn IncrementalPCA"] = lambda data: stream(
+        candidates["latensor partial_fit"] = lambda data: stream(PCA(rank), data, 500)
+        candidates["sklearn IncrementalPCA"] = lambda data: stream(
             decomposition.IncrementalPCA(rank), data, 500
         )
-    return rivals
+    return candidates
 
 
 def principal_table() -> Iterator[str]:
@@ -128,7 +128,7 @@ def principal_table() -> Iterator[str]:
         for seed in SEEDS:
             data = build(np.random.default_rng(seed))
             best = best_variance(data, rank)
-            for name, fit in principal_rivals(
+            for name, fit in principal_candidates(
                 scipy.sparse.issparse(data), rank, data.shape
             ).items():
                 seconds, model = measure(lambda fit=fit, data=data: fit(data))
@@ -166,12 +166,12 @@ def correlation_table() -> Iterator[str]:
         sums: dict[str, list[float]] = {}
         for seed in SEEDS:
             x, y = two_views(np.random.default_rng(seed), n_samples, sizes, rank)
-            rivals = {
+            candidates = {
                 "latensor": CCA(rank),
                 "sklearn defaults": cross_decomposition.CCA(rank),
                 "sklearn to convergence": cross_decomposition.CCA(rank, max_iter=2000, tol=1e-10),
             }
-            for name, model in rivals.items():
+            for name, model in candidates.items():
                 seconds, fitted = measure(lambda model=model, x=x, y=y: model.fit(x, y))
                 scores = fitted.transform(x, y)
                 correlations = [

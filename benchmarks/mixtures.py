@@ -142,11 +142,11 @@ def gaps(build: Callable[[int], MixtureSample], kind: str, seed: int, n_inits: l
     held_out = planted.draw(20_000, seed + 1000)[0]
     best = oracle(planted, kind).score(held_out)
     count = len(planted.weights)
-    rivals = {OURS: ours_of(kind, count, seed)}
+    candidates = {OURS: ours_of(kind, count, seed)}
     for n_init in n_inits:
-        rivals[f"sklearn n_init {n_init}"] = peer_of(count, kind, seed, n_init)
+        candidates[f"sklearn n_init {n_init}"] = peer_of(count, kind, seed, n_init)
     found = {}
-    for name, model in rivals.items():
+    for name, model in candidates.items():
         seconds, fitted = timed(model.fit, planted.samples)
         found[name] = [best - fitted.score(held_out), seconds]
     return found
@@ -176,13 +176,13 @@ def million(k: int, d: int, sep: float, seed: int) -> Run:
     planted = make_spherical_mixture(1_000_000, d, k, separation=sep, random_state=seed)
     held_out = planted.draw(20_000, seed + 1000)[0]
     best = oracle(planted, "spherical").score(held_out)
-    rivals = {
+    candidates = {
         OURS: ours_of("spherical", k, seed),
         RAW: ours_of("spherical", k, seed, refine=0),
         ONE: peer_of(k, "spherical", seed, 1),
     }
     found = {}
-    for name, model in rivals.items():
+    for name, model in candidates.items():
         seconds, fitted = timed(model.fit, planted.samples)
         found[name] = [best - fitted.score(held_out), seconds]
     return found
@@ -264,13 +264,13 @@ def splits(samples: Any, labels: Any, count: int, kind: str, seed: int) -> Run:
     """Held-out log-likelihood, CPU seconds and adjusted Rand index on a random quarter."""
     order = np.random.default_rng(seed).permutation(len(samples))
     train, test = order[: 3 * len(order) // 4], order[3 * len(order) // 4 :]
-    rivals = {
+    candidates = {
         OURS: ours_of(kind, count, seed),
         ONE: peer_of(count, kind, seed, 1),
         TEN: peer_of(count, kind, seed, 10),
     }
     found = {}
-    for name, model in rivals.items():
+    for name, model in candidates.items():
         seconds, fitted = timed(model.fit, samples[train])
         ari = float("nan")
         if labels is not None:
@@ -333,14 +333,14 @@ def views_table(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
 
 def agreements(views: list[Any], labels: Any, count: int, seed: int) -> Run:
     joined = np.hstack(views)
-    rivals = {
+    candidates = {
         OURS: (MultiViewMixture(count, random_state=seed, n_jobs=1), views),
         RAW: (MultiViewMixture(count, refine=0, random_state=seed, n_jobs=1), views),
         f"{ONE}, diag": (peer_of(count, "diag", seed, 1), joined),
         f"{TEN}, diag": (peer_of(count, "diag", seed, 10), joined),
     }
     found = {}
-    for name, (model, data) in rivals.items():
+    for name, (model, data) in candidates.items():
         try:
             seconds, predicted = timed(model.fit_predict, data)
         except NotIdentifiableError:

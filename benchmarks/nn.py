@@ -85,13 +85,13 @@ def plain(model: Any, keep: float) -> Any:
             found: Any = lt.nn.FactorizedLinear.from_dense(layer, rank)
         elif isinstance(layer, torch.nn.Conv2d) and layer.in_channels > 3:
             out, inner = layer.out_channels, layer.in_channels
-            share = 1.0
-            while share > 0.02:
-                ranks = (max(1, int(share * out)), max(1, int(share * inner)))
+            fraction = 1.0
+            while fraction > 0.02:
+                ranks = (max(1, int(fraction * out)), max(1, int(fraction * inner)))
                 cost = ranks[0] * ranks[1] * 9 + ranks[0] * out + ranks[1] * inner
                 if cost <= keep * layer.weight.numel():
                     break
-                share -= 0.01
+                fraction -= 0.01
             found = lt.nn.FactorizedConv2d.from_dense(layer, ranks)
         else:
             continue

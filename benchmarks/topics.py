@@ -5,7 +5,7 @@
     python -m benchmarks.topics --store topics.json --reuse-peers only ours is run again
     python -m benchmarks.topics --store topics.json --render --write
 
-Figures are process CPU seconds of `fit` on one thread, each contestant alone in a process. Runs
+Figures are process CPU seconds of `fit` on one thread, each method alone in a process. Runs
 under two seconds are repeated, for the median of seven: the speed of shared machines changes from
 one second to the next. Peers run at their defaults and with our priors (alpha 0.1, beta 0.05, not
 optimized). Their numbers of iterations are chosen by completion perplexity of a tenth of the
@@ -36,7 +36,7 @@ import scipy.sparse  # noqa: E402
 
 from benchmarks.tables import put  # noqa: E402
 from benchmarks.topics_corpora import CORPORA, Corpus, Documents  # noqa: E402
-from benchmarks.topics_peers import CONTESTANTS, OURS, Found, Task  # noqa: E402
+from benchmarks.topics_peers import METHODS, OURS, Found, Task  # noqa: E402
 from benchmarks.topics_scores import (  # noqa: E402
     Completion,
     complete,
@@ -48,18 +48,18 @@ from benchmarks.topics_scores import (  # noqa: E402
 from benchmarks.topics_table import ORACLES, render  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
-PEERS = [name for name in CONTESTANTS if name != OURS]
+PEERS = [name for name in METHODS if name != OURS]
 Say = Callable[[str], None]
 # Runs of so few seconds are repeated so many times, for the median time.
 _SHORT, _SHORT_RUNS = 2.0, 7
 
 
 def fit_apart(name: str, counts: Any, task: Task, limit: float, say: Say) -> list[Found]:
-    """Run a contestant in a process of its own; what it found until `limit` seconds were over."""
+    """Run a method in a process of its own; what it found until `limit` seconds were over."""
     with tempfile.TemporaryDirectory(prefix="bench-topics-") as place:
         folder = Path(place)
         scipy.sparse.save_npz(folder / "counts.npz", counts, compressed=False)
-        (folder / "task.json").write_text(json.dumps({"contestant": name, **asdict(task)}))
+        (folder / "task.json").write_text(json.dumps({"method": name, **asdict(task)}))
         command = [sys.executable, "-m", "benchmarks.topics_peers", place]
         environment = {**os.environ, "NUMBA_NUM_THREADS": "1"}
         try:
@@ -83,7 +83,7 @@ def fit_apart(name: str, counts: Any, task: Task, limit: float, say: Say) -> lis
 def fit_often(
     name: str, counts: Any, task: Task, least: int, limit: float, say: Say
 ) -> list[Found]:
-    """What a contestant found, with the median time of `least` runs, or of more short ones."""
+    """What a method found, with the median time of `least` runs, or of more short ones."""
     found = fit_apart(name, counts, task, limit, say)
     if not found:
         return []
@@ -114,7 +114,7 @@ def choose(
     inside = documents.train[np.sort(order[cut:])]
     outside = documents.train[np.sort(order[:cut])]
     completion = complete(inside, outside, seed, halves=False)
-    task = Task(corpus.n_components, CONTESTANTS[name].settings, seed, ours)
+    task = Task(corpus.n_components, METHODS[name].settings, seed, ours)
     path = [
         scores(found, documents, completion) for found in fit_apart(name, inside, task, limit, say)
     ]
@@ -146,11 +146,9 @@ def measure_peer(
             return
         choices[method] = choice
         say(f"{corpus.name} {method}: chosen {choice['setting']}")
-    contestant, setting = CONTESTANTS[name], choices[method]["setting"]
-    settings = tuple(s for s in contestant.settings if s <= setting)
-    task = Task(
-        corpus.n_components, settings if contestant.resumes else (setting,), seed, bool(priors)
-    )
+    method, setting = METHODS[name], choices[method]["setting"]
+    settings = tuple(s for s in method.settings if s <= setting)
+    task = Task(corpus.n_components, settings if method.resumes else (setting,), seed, bool(priors))
     path = [
         scores(found, documents, completion)
         for found in fit_often(name, documents.train, task, 1, options.limit, say)
@@ -161,7 +159,7 @@ def measure_peer(
 
 
 def measure(corpus: Corpus, stored: dict[str, Any], options: argparse.Namespace, say: Say) -> None:
-    """All contestants on one corpus; `save` after each."""
+    """All methods on one corpus; `save` after each."""
     methods = [
         name + priors
         for priors in ("+ours", "")

@@ -1,6 +1,6 @@
 """Corpora for the topic benchmark: two planted ones, five of real text read from LATENSOR_DATA.
 
-The readers are the benchmark's own, so that every contestant gets the same plain matrix and none
+The readers are the benchmark's own, so that every method gets the same plain matrix and none
 is measured by code of ours. Which documents train and which test: 20 newsgroups by date as
 published, BBC and DBLP as published (validation joined to training), AP and Reuters at random,
 one document in five for the test.

@@ -1,4 +1,4 @@
-"""One contestant on one corpus, alone in its process so that CPU seconds are its own.
+"""One method on one corpus, alone in its process so that CPU seconds are its own.
 
     python -m benchmarks.topics_peers FOLDER
 
@@ -41,7 +41,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Method:
     """A program and the numbers of iterations that validation may choose from.
 
     `resumes`: one run passes through all settings, so that the smaller ones cost nothing.
@@ -189,34 +189,34 @@ def fit_gensim(counts: Any, task: Task) -> Iterator[Found]:
 
 
 OURS = "latensor"
-CONTESTANTS = {
-    OURS: Contestant("latensor", (0,), True, fit_latensor, has_priors=False),
-    "tomotopy": Contestant("tomotopy", (100, 200, 500, 1000), True, fit_tomotopy),
-    "topica_cvb0": Contestant("topica CVB0", (20, 50, 100, 200), False, fit_topica_cvb0),
-    "topica": Contestant("topica LDA", (200, 1000), False, fit_topica_sparse),
-    "sklearn_online": Contestant("scikit-learn online", (1, 3, 10), True, fit_sklearn_online),
-    "sklearn_batch": Contestant("scikit-learn batch", (10, 30), False, fit_sklearn_batch),
-    "gensim": Contestant("gensim", (1, 10), False, fit_gensim),
+METHODS = {
+    OURS: Method("latensor", (0,), True, fit_latensor, has_priors=False),
+    "tomotopy": Method("tomotopy", (100, 200, 500, 1000), True, fit_tomotopy),
+    "topica_cvb0": Method("topica CVB0", (20, 50, 100, 200), False, fit_topica_cvb0),
+    "topica": Method("topica LDA", (200, 1000), False, fit_topica_sparse),
+    "sklearn_online": Method("scikit-learn online", (1, 3, 10), True, fit_sklearn_online),
+    "sklearn_batch": Method("scikit-learn batch", (10, 30), False, fit_sklearn_batch),
+    "gensim": Method("gensim", (1, 10), False, fit_gensim),
 }
 
 
-def warm_up(contestant: Contestant, task: Task) -> None:
+def warm_up(method: Method, task: Task) -> None:
     """Let imports, compilation and first-call costs fall outside the measurement."""
     rng = np.random.default_rng(0)
     # Words enough for the ways that real corpora take: a smaller one has ways of its own.
     tiny = scipy.sparse.csr_array(rng.poisson(0.1, (200, 500)).astype(np.float64))
-    for _ in contestant.fit(tiny, Task(3, contestant.settings[:1], 0, task.our_priors)):
+    for _ in method.fit(tiny, Task(3, method.settings[:1], 0, task.our_priors)):
         pass
 
 
 def main(folder: Path) -> None:
     warnings.simplefilter("ignore")
     wanted = json.loads((folder / "task.json").read_text())
-    contestant = CONTESTANTS[wanted.pop("contestant")]
+    method = METHODS[wanted.pop("method")]
     task = Task(**{**wanted, "settings": tuple(wanted["settings"])})
     counts = scipy.sparse.csr_array(scipy.sparse.load_npz(folder / "counts.npz"))
-    warm_up(contestant, task)
-    for setting, seconds, topics, alpha in contestant.fit(counts, task):
+    warm_up(method, task)
+    for setting, seconds, topics, alpha in method.fit(counts, task):
         np.savez(folder / f"found-{setting}.npz", seconds=seconds, topics=topics, alpha=alpha)
 
 

@@ -1,9 +1,9 @@
-"""Quality of topics, measured the same way for everybody and by none of the contestants' code.
+"""Quality of topics, measured the same way for everybody and by none of the methods' code.
 
 *Perplexity* is document completion: the tokens of a test document are cut at random into two
 halves, the mixture of topics is inferred from one and the words of the other are predicted. The
-strength of the prior on mixtures and the share of the background distribution of words that is
-mixed into the topics are tuned for every contestant on half of the test documents and scored on
+strength of the prior on mixtures and the fraction of the background distribution of words that is
+mixed into the topics are tuned for every method on half of the test documents and scored on
 the other half, and the other way round; words that no training document holds are left out.
 *NPMI* is the coherence of the ten most probable words of a topic by co-occurrence in the training
 documents. *L1* is the mean distance between planted topics and those learned, matched one to one.
@@ -80,15 +80,15 @@ def _log_likelihood(
 ) -> float:
     """Sum of log p(hidden words | observed words) over documents.
 
-    Mixtures by the collapsed fixed point: with the shares g of a word's topics proportional to
-    phi_wj (c_j - g_j + a_j), where c sums the shares of all observed tokens, a word does not
+    Mixtures by the collapsed fixed point: with the fractions g of a word's topics proportional to
+    phi_wj (c_j - g_j + a_j), where c sums the fractions of all observed tokens, a word does not
     vote for itself. Started at the prior.
     """
     k = columns.shape[1]
     longest = 0
     for row in rows:
         longest = max(longest, starts[row + 1] - starts[row])
-    shares = np.empty((longest, k), dtype=columns.dtype)
+    fractions = np.empty((longest, k), dtype=columns.dtype)
     expected = np.empty(k, dtype=columns.dtype)
     before = np.empty(k, dtype=columns.dtype)
     fresh = np.empty(k, dtype=columns.dtype)
@@ -103,11 +103,11 @@ def _log_likelihood(
             count = counts[first + i]
             norm = 0.0
             for j in range(k):
-                shares[i, j] = column[j] * prior[j]
-                norm += shares[i, j]
+                fractions[i, j] = column[j] * prior[j]
+                norm += fractions[i, j]
             for j in range(k):
-                shares[i, j] /= norm
-                expected[j] += count * shares[i, j]
+                fractions[i, j] /= norm
+                expected[j] += count * fractions[i, j]
             size += count
         for _ in range(max_iter):
             before[:] = expected
@@ -116,14 +116,14 @@ def _log_likelihood(
                 count = counts[first + i]
                 norm = 0.0
                 for j in range(k):
-                    rest = expected[j] - shares[i, j]
+                    rest = expected[j] - fractions[i, j]
                     fresh[j] = column[j] * (max(rest, 0.0) + prior[j])
                     norm += fresh[j]
                 scale = 1.0 / norm
                 for j in range(k):
                     value = fresh[j] * scale
-                    expected[j] += count * (value - shares[i, j])
-                    shares[i, j] = value
+                    expected[j] += count * (value - fractions[i, j])
+                    fractions[i, j] = value
             change = 0.0
             for j in range(k):
                 change += abs(expected[j] - before[j])
@@ -143,10 +143,10 @@ def _log_likelihood(
 
 
 def perplexity(
-    topics: Any, prior: Any, share: float, completion: Completion, rows: Any, max_iter: int = 50
+    topics: Any, prior: Any, fraction: float, completion: Completion, rows: Any, max_iter: int = 50
 ) -> float:
-    """Completion perplexity of some documents under one prior and one background share."""
-    mixed = (1 - share) * np.asarray(topics, dtype=np.float64) + share * completion.background
+    """Completion perplexity of some documents under one prior and one background fraction."""
+    mixed = (1 - fraction) * np.asarray(topics, dtype=np.float64) + fraction * completion.background
     columns = np.ascontiguousarray(mixed.T)
     observed, hidden = completion.observed, completion.hidden
     value = _log_likelihood(
@@ -168,28 +168,28 @@ def tuned_perplexity(topics: Any, alpha: Any, completion: Completion) -> dict[st
     """Perplexity of documents, with what the other half of the documents preferred.
 
     Each half is scored with what was tuned on the other, so that all documents count and none
-    is scored with its own choice. `prior` and `share` are the choice of the first half.
+    is scored with its own choice. `prior` and `fraction` are the choice of the first half.
     """
     topics = np.maximum(np.asarray(topics, dtype=np.float64), 0)
     topics = topics / topics.sum(1, keepdims=True)
     total, size = 0.0, 0.0
     chosen = []
     for tune, report in completion.folds:
-        shape, strength, share = _tune(topics, alpha, completion, tune)
-        value = perplexity(topics, shape * strength, share, completion, report)
+        shape, strength, fraction = _tune(topics, alpha, completion, tune)
+        value = perplexity(topics, shape * strength, fraction, completion, report)
         weight = float(completion.hidden[report].sum())
         total += weight * np.log(value)
         size += weight
-        chosen.append((strength, share))
-    strength, share = chosen[0]
-    return {"perplexity": float(np.exp(total / size)), "prior": strength, "share": share}
+        chosen.append((strength, fraction))
+    strength, fraction = chosen[0]
+    return {"perplexity": float(np.exp(total / size)), "prior": strength, "fraction": fraction}
 
 
 def _tune(topics: Any, alpha: Any, completion: Completion, rows: Any) -> tuple[Any, float, float]:
-    """Shape and strength of the prior and background share that suit some documents best.
+    """Shape and strength of the prior and background fraction that suit some documents best.
 
-    One after the other: the strength of an even prior, the background share, then the shape
-    that the contestant itself learned, at every strength.
+    One after the other: the strength of an even prior, the background fraction, then the shape
+    that the method itself learned, at every strength.
     """
     k = topics.shape[0]
     shapes = [np.ones(k)]
@@ -201,16 +201,18 @@ def _tune(topics: Any, alpha: Any, completion: Completion, rows: Any) -> tuple[A
     def best(candidates: list[tuple[int, float, float]]) -> tuple[int, float, float]:
         for candidate in candidates:
             if candidate not in cost:
-                shape, strength, share = candidate
+                shape, strength, fraction = candidate
                 prior = shapes[shape] * strength
-                cost[candidate] = perplexity(topics, prior, share, completion, rows)
+                cost[candidate] = perplexity(topics, prior, fraction, completion, rows)
         return min(candidates, key=cost.__getitem__)
 
     _, strength, _ = best([(0, strength, 0.03) for strength in PRIORS])
-    _, strength, share = best([(0, strength, share) for share in BACKGROUNDS])
+    _, strength, fraction = best([(0, strength, fraction) for fraction in BACKGROUNDS])
     numbers = range(len(shapes))
-    shape, strength, share = best([(s, strength, share) for s in numbers for strength in PRIORS])
-    return shapes[shape], strength, share
+    shape, strength, fraction = best(
+        [(s, strength, fraction) for s in numbers for strength in PRIORS]
+    )
+    return shapes[shape], strength, fraction
 
 
 def npmi(topics: Any, documents: Any, n_top: int = N_TOP) -> float:
@@ -251,7 +253,7 @@ def _pass(
     leave_one_out: bool,
 ) -> None:
     k = columns.shape[1]
-    share = np.empty(k)
+    fraction = np.empty(k)
     fresh = np.empty(k)
     for row in range(expected.shape[0]):
         fresh[:] = 0
@@ -259,19 +261,19 @@ def _pass(
             word = words[position]
             norm = 0.0
             for j in range(k):
-                share[j] = columns[word, j] * (expected[row, j] + alpha[j])
-                norm += share[j]
+                fraction[j] = columns[word, j] * (expected[row, j] + alpha[j])
+                norm += fraction[j]
             if leave_one_out:
                 scale, norm = 1.0 / norm, 0.0
                 for j in range(k):
-                    rest = max(expected[row, j] - share[j] * scale, 0.0)
-                    share[j] = columns[word, j] * (rest + alpha[j])
-                    norm += share[j]
+                    rest = max(expected[row, j] - fraction[j] * scale, 0.0)
+                    fraction[j] = columns[word, j] * (rest + alpha[j])
+                    norm += fraction[j]
             scale = counts[position] / norm
             for j in range(k):
-                share[j] *= scale
-                fresh[j] += share[j]
-                weights[word, j] += share[j]
+                fraction[j] *= scale
+                fresh[j] += fraction[j]
+                weights[word, j] += fraction[j]
         expected[row] = fresh
 
 
@@ -286,10 +288,10 @@ def expectation_maximization(
 ) -> Any:
     """Topics that EM reaches from given ones, usually the true ones: what a start can hope for.
 
-    The shares of a word's topics are proportional to phi_wj (c_j + a_j), with the expected counts
-    c of the document's topics and the Dirichlet parameters a; with `leave_one_out` c without the
-    word's own part, which comes closer to the likelihood with mixtures integrated out. Stops once
-    a pass moves the topics by less than `tol` in L1.
+    The fractions of a word's topics are proportional to phi_wj (c_j + a_j), with the expected
+    counts c of the document's topics and the Dirichlet parameters a; with `leave_one_out` c without
+    the word's own part, which comes closer to the likelihood with mixtures integrated out. Stops
+    once a pass moves the topics by less than `tol` in L1.
     """
     topics = np.asarray(topics, dtype=np.float64)
     alpha = np.asarray(alpha, dtype=np.float64)

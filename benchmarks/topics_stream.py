@@ -56,7 +56,7 @@ class Stages:
         self.rows: dict[str, dict[str, float]] = {}
         self.last = now()
 
-    def __call__(self, stage: str, share: float = 1.0) -> None:
+    def __call__(self, stage: str, fraction: float = 1.0) -> None:
         """Told after every batch of a stage."""
         row = self.rows.setdefault(stage, {"seconds": 0.0, "cpu": 0.0, "memory": 0.0})
         wall, cpu = now()

@@ -1,4 +1,4 @@
-"""Tables of the topic benchmark: a summary against the best peer, then every contestant."""
+"""Tables of the topic benchmark: a summary against the best peer, then every method."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.topics_corpora import CORPORA, Corpus
-from benchmarks.topics_peers import CONTESTANTS, OURS
+from benchmarks.topics_peers import METHODS, OURS
 
 NEAR = 1.005
 ORACLES = {
@@ -26,7 +26,7 @@ def median(stored: dict[str, Any], method: str, key: str) -> float:
 def seconds_to_near(stored: dict[str, Any], method: str) -> float:
     """CPU seconds until a peer first came within half a per cent of its own best perplexity.
 
-    The share of the time comes from the validation run, the only one that tries all settings.
+    The fraction of the time comes from the validation run, the only one that tries all settings.
     """
     choice = stored.get("choices", {}).get(method)
     if choice is None:
@@ -38,13 +38,13 @@ def seconds_to_near(stored: dict[str, Any], method: str) -> float:
 
 
 def title(method: str) -> tuple[str, str]:
-    """How a contestant and its priors are called."""
+    """How a method and its priors are called."""
     if method in ORACLES:
         return ORACLES[method], "true"
     name, _, ours = method.partition("+")
     if name == OURS:
         return "**latensor**", ""
-    return CONTESTANTS[name].title, "ours" if ours else "defaults"
+    return METHODS[name].title, "ours" if ours else "defaults"
 
 
 def number(value: float, form: str) -> str:
@@ -53,7 +53,7 @@ def number(value: float, form: str) -> str:
 
 def methods_of(stored: dict[str, Any]) -> list[str]:
     present = {method for run in stored.get("runs", {}).values() for method in run}
-    order = [OURS, *(n + p for p in ("+ours", "") for n in CONTESTANTS if n != OURS), *ORACLES]
+    order = [OURS, *(n + p for p in ("+ours", "") for n in METHODS if n != OURS), *ORACLES]
     return [method for method in order if method in present]
 
 
@@ -65,7 +65,7 @@ def best_peer(stored: dict[str, Any], key: str = "perplexity") -> str | None:
 
 def corpus_table(corpus: Corpus, stored: dict[str, Any]) -> list[str]:
     planted = np.isfinite(median(stored, "truth", "distance"))
-    heads = ["contestant", "priors", "iterations", "perplexity", "NPMI"]
+    heads = ["method", "priors", "iterations", "perplexity", "NPMI"]
     heads += ["L1"] if planted else []
     heads += ["CPU seconds", "until within 0.5 % of its best", "times ours"]
     n_seeds = len(stored["runs"])

@@ -55,8 +55,8 @@ autodoc_typehints = "none"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": True}
 
-# Where api.md lists the public names; see `list_public_names`.
-_MARK = "<!-- public names -->"
+# Where api.md lists the API; see `list_public_names`.
+_MARK = "<!-- API -->"
 # Subpackages whose remaining names are public too, as `lt.decomposition.PowerMethod`.
 _OPEN = ("moments", "whitening", "decomposition", "plots")
 

@@ -24,33 +24,33 @@ def random_chain(rng, n_components, stay=0.3):
 
 
 def population_pairs(startprob, transmat, emissions, n_sequences=MANY):
-    share = stationary_distribution(transmat)
+    fraction = stationary_distribution(transmat)
     tables = {
         lag: MANY
         * emissions.T
-        @ (share[:, None] * np.linalg.matrix_power(transmat, lag))
+        @ (fraction[:, None] * np.linalg.matrix_power(transmat, lag))
         @ emissions
         for lag in LAGS
     }
     return Pairs(
-        MANY, n_sequences, MANY * share @ emissions, n_sequences * startprob @ emissions, tables
+        MANY, n_sequences, MANY * fraction @ emissions, n_sequences * startprob @ emissions, tables
     )
 
 
 def population_windows(transmat, emissions, features, observed=None):
     """The sums over rows of an endless sequence; `observed` (k, g) are means given the state."""
-    share = stationary_distribution(transmat)
-    identity = np.eye(len(share))
-    reverse = (share[:, None] * transmat).T / share[:, None]
+    fraction = stationary_distribution(transmat)
+    identity = np.eye(len(fraction))
+    reverse = (fraction[:, None] * transmat).T / fraction[:, None]
     seen = emissions @ features
 
     def window(steps):
         return np.hstack([steps @ np.linalg.solve(identity - g * steps, seen) for g in DECAYS])
 
     past, future = window(reverse), window(transmat)
-    joint = MANY * share[:, None] * emissions
-    observed = np.zeros((len(share), 0)) if observed is None else observed
-    weighted = MANY * share[:, None] * observed
+    joint = MANY * fraction[:, None] * emissions
+    observed = np.zeros((len(fraction), 0)) if observed is None else observed
+    weighted = MANY * fraction[:, None] * observed
     return Windows(
         joint.sum(axis=0),
         joint.T @ past,

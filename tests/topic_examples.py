@@ -8,7 +8,7 @@ import scipy.sparse
 from scipy.special import gammaln
 
 
-def share_moment(alpha, order):
+def fraction_moment(alpha, order):
     """E[h^(x)order] (k, ..., k) for h drawn from a Dirichlet distribution."""
     k, total = len(alpha), alpha.sum()
     moment = np.zeros((k,) * order)
@@ -22,9 +22,9 @@ def share_moment(alpha, order):
     return moment
 
 
-def population(topics, shares):
+def population(topics, fractions):
     """Every document of three words (n, V) and its probability (n,), given E[h^(x)3]."""
-    triples = np.einsum("ijl,ia,jb,lc->abc", shares, topics, topics, topics, optimize=True)
+    triples = np.einsum("ijl,ia,jb,lc->abc", fractions, topics, topics, topics, optimize=True)
     n_words = topics.shape[1]
     documents, weights = [], []
     for words in itertools.combinations_with_replacement(range(n_words), 3):

@@ -2,7 +2,7 @@
 Topics over time
 ================
 
-A corpus in which one topic comes up and another goes: shares by year, with their standard errors.
+A corpus in which one topic comes up and another goes: fractions by year, with their standard errors.
 """
 
 import numpy as np
@@ -24,11 +24,11 @@ axis = figure.subplots()
 for topic in range(3):
     axis.errorbar(
         found.labels,
-        found.shares[:, topic],
+        found.fractions[:, topic],
         2 * found.errors[:, topic],
         label=f"topic {topic}",
         capsize=2,
     )
 axis.set_xlabel("year")
-axis.set_ylabel("share of words, two standard errors")
+axis.set_ylabel("fraction of words, two standard errors")
 axis.legend(frameon=False)

@@ -1,4 +1,4 @@
-"""The public names for type checkers; at run time they load lazily, see `__init__.py`."""
+"""The API for type checkers; at run time they load lazily, see `__init__.py`."""
 
 from latensor import arrays as arrays
 from latensor import datasets as datasets

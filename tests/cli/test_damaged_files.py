@@ -103,7 +103,7 @@ def test_models(tmp_path):
         assert "is not a saved topic model" in message
 
 
-def test_shares_begin_when_the_documents_can_be_read(tmp_path):
+def test_fractions_begin_when_the_documents_can_be_read(tmp_path):
     texts = ["sea boat wave sail", "law court judge jury"] * 20
     (tmp_path / "texts.txt").write_text("\n".join(texts))
     model = str(tmp_path / "m.npz")

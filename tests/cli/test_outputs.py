@@ -116,7 +116,7 @@ def test_a_full_disk_behind_the_output_costs_no_file(folder, monkeypatch, capsys
     assert all(os.path.getsize(folder / name) for name in files)
 
 
-def test_shares_on_the_output_end_with_their_reader(folder, monkeypatch):
+def test_fractions_on_the_output_end_with_their_reader(folder, monkeypatch):
     assert CliRunner().invoke(main, COMMANDS["topics"][0]).exit_code == 0
     reading, writing = os.pipe()
     os.close(reading)
@@ -243,18 +243,18 @@ def test_no_character_steers_the_terminal(folder):
 
 
 def test_a_terminal_is_told_of_compiling_once(monkeypatch, capsys):
-    from latensor.cli.compiling import NOTICE, compiling_told
+    from latensor.cli.compiling import NOTICE, announce_compiling
 
     # Nothing is kept in the cache, so that there is something to compile.
     double, triple = (numba.njit(lambda x, by=by: by * x) for by in (2, 3))
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    with compiling_told():
+    with announce_compiling():
         assert (double(1), triple(1), double(2)) == (2, 3, 4)
     assert capsys.readouterr().err.count(NOTICE) == 1
-    with compiling_told():
+    with announce_compiling():
         assert double(5) == 10
     assert NOTICE not in capsys.readouterr().err
     monkeypatch.setattr("sys.stderr.isatty", lambda: False, raising=False)
-    with compiling_told():
+    with announce_compiling():
         assert double(1.5) == 3.0
     assert NOTICE not in capsys.readouterr().err

@@ -24,9 +24,9 @@ def texts():
     rng = np.random.default_rng(0)
     found = []
     for i in range(N_DOCUMENTS):
-        shares = np.full(N_TOPICS, 0.05)
-        shares[i % N_TOPICS] = 0.9
-        themes = rng.choice(N_TOPICS, size=30, p=shares)
+        fractions = np.full(N_TOPICS, 0.05)
+        fractions[i % N_TOPICS] = 0.9
+        themes = rng.choice(N_TOPICS, size=30, p=fractions)
         words = [NAMES[12 * t + int(12 * rng.random() ** 1.3)] for t in themes]
         found.append("The " + " and ".join(words).capitalize() + (" rare" if i == 7 else "") + ".")
     return found
@@ -93,7 +93,7 @@ def test_every_format_gives_the_same_topics(run, texts, tmp_path, name):
     assert set(model.vocabulary_) == set(NAMES)
     assert "240 documents" in result.output
     assert "Verdict" in result.output
-    for stage in ("reading", "subspace", "polish", "description"):
+    for stage in ("reading", "subspace", "refinement", "description"):
         assert re.search(rf"{stage} \d+\.\d\d s", result.output)
     page = out.read_text(encoding="utf-8")
     assert page.startswith("<!doctype html>")
@@ -190,12 +190,12 @@ def test_the_report_says_how_to_get_the_same_again(run, corpus, model, tmp_path,
     assert words == [str(corpus), "--topics", "3", "--min-df", "0.01", "--out", "a b.html"]
 
 
-def read_shares(path):
+def read_fractions(path):
     with open(path, newline="", encoding="utf-8") as stream:
         head, *rows = csv.reader(stream)
     assert head == ["document", "topic_0", "topic_1", "topic_2"]
     assert [int(row[0]) for row in rows] == list(range(len(rows)))
-    return np.array([[float(share) for share in row[1:]] for row in rows])
+    return np.array([[float(fraction) for fraction in row[1:]] for row in rows])
 
 
 @pytest.mark.parametrize("name", ["new.txt", "new.jsonl", "new.uci"])
@@ -215,8 +215,8 @@ def test_a_saved_model_is_applied(run, model, texts, tmp_path, name):
             if word in place:
                 counts[i, place[word]] += 1
     expected = loaded.transform(counts)
-    shares = read_shares(tmp_path / "m.csv")
-    np.testing.assert_allclose(shares, expected, rtol=2e-6, atol=1e-6)
+    fractions = read_fractions(tmp_path / "m.csv")
+    np.testing.assert_allclose(fractions, expected, rtol=2e-6, atol=1e-6)
     result = run("--apply", model, file, "--out", tmp_path / "m.npz", *more)
     with np.load(tmp_path / "m.npz", allow_pickle=False) as saved:
         np.testing.assert_allclose(saved["mixtures"], expected, rtol=1e-6)
@@ -231,10 +231,10 @@ def test_columns_without_names_are_known_by_number(run, texts, tmp_path):
     assert run(file, "--topics", 3, "--max-features", 30, "--save", save).exit_code == 0
     assert all(word.isdecimal() for word in lt.LatentDirichletAllocation.load(save).vocabulary_)
     assert run("--apply", save, file, "--out", tmp_path / "m.csv").exit_code == 0
-    shares = read_shares(tmp_path / "m.csv")
-    main_topic = shares.argmax(axis=1)
+    fractions = read_fractions(tmp_path / "m.csv")
+    main_topic = fractions.argmax(axis=1)
     assert len({tuple(main_topic[j::3]) for j in range(3)}) == 3
-    assert (np.sort(shares, axis=1)[:, -1] > 0.5).mean() > 0.95
+    assert (np.sort(fractions, axis=1)[:, -1] > 0.5).mean() > 0.95
     text = write(tmp_path, "a.txt", texts)
     assert "only by number" in run("--apply", save, text).output
 
@@ -360,7 +360,7 @@ def test_the_meter_tells_the_rate_and_the_stage():
         assert task.fields["detail"].endswith("/s")
     meter.stage("subspace", float("nan"))
     assert (task.description, task.total) == ("finding the subspace of the words", None)
-    meter.stage("polish", 0.25)
+    meter.stage("refinement", 0.25)
     assert (task.description, task.completed) == ("refining", 0.25)
     assert set(meter.seconds) == {"reading"}
 

@@ -88,9 +88,9 @@ def test_words_follow_their_topics(maker, seed):
 def test_mixtures_have_the_moments_of_their_dirichlet_distribution(seed):
     alpha = np.array([0.2, 0.5, 1.3])
     mixtures = make_topics(40_000, 5, 3, alpha=alpha, length=1, random_state=seed).mixtures
-    share, total = alpha / alpha.sum(), alpha.sum()
-    np.testing.assert_allclose(mixtures.mean(0), share, atol=5 * 0.5 / np.sqrt(40_000))
-    variance = share * (1 - share) / (total + 1)
+    fraction, total = alpha / alpha.sum(), alpha.sum()
+    np.testing.assert_allclose(mixtures.mean(0), fraction, atol=5 * 0.5 / np.sqrt(40_000))
+    variance = fraction * (1 - fraction) / (total + 1)
     np.testing.assert_allclose(mixtures.var(0), variance, rtol=0.05)
 
 

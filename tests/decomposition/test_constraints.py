@@ -42,8 +42,11 @@ def test_proximal_steps_are_feasible_and_no_feasible_column_is_better(name, colu
     other = data.draw(
         arrays(np.float64, len(column), elements=st.floats(-100, 100, allow_subnormal=False))
     )
-    for rival in (constraint.nearest(other, weight), constraint.nearest(found + 0.01 * other, 1e9)):
-        assert value(found) <= value(rival) + 1e-9 * (1 + value(rival))
+    for candidate in (
+        constraint.nearest(other, weight),
+        constraint.nearest(found + 0.01 * other, 1e9),
+    ):
+        assert value(found) <= value(candidate) + 1e-9 * (1 + value(candidate))
 
 
 @settings(max_examples=50, deadline=None)
@@ -95,10 +98,10 @@ PAIRS = [
 
 
 @pytest.mark.parametrize("constraints", PAIRS, ids=range(len(PAIRS)))
-@pytest.mark.parametrize("share", [1.0, 0.7])
-def test_results_are_exactly_feasible_and_the_loss_never_rises(constraints, share):
+@pytest.mark.parametrize("fraction", [1.0, 0.7])
+def test_results_are_exactly_feasible_and_the_loss_never_rises(constraints, fraction):
     truth, tensor = planted()
-    mask = None if share == 1.0 else np.random.default_rng(1).random(tensor.shape) < share
+    mask = None if fraction == 1.0 else np.random.default_rng(1).random(tensor.shape) < fraction
     data = tensor if mask is None else np.where(mask, tensor, np.nan)
     found = lt.decompose(data, 3, constraints=constraints, mask=mask, random_state=0)
     for mode, constraint in constraints.items():

@@ -93,15 +93,15 @@ def test_equal_weights_are_no_obstacle(rng):
     assert component_errors(result, vectors, np.ones(6))[0].max() < 1e-12
 
 
-def test_the_off_diagonal_share_is_that_of_the_slices():
+def test_the_off_diagonal_fraction_is_that_of_the_slices():
     tensor, _, _ = symmetric(3, 6, 6, 3, noise=0.3, orthogonal=True)
     result = diagonalize(tensor, 6)
     basis = np.asarray(result.factors[0])
     turned = np.einsum("abc,ai,bj->ijc", tensor, basis, basis)
     diagonal = np.einsum("iic->ic", turned)
-    share = 1 - (diagonal**2).sum() / (turned**2).sum()
-    assert result.off_diagonal == pytest.approx(share, rel=1e-6)
-    assert result.history[-1] == pytest.approx(np.sqrt(share), rel=1e-6)
+    fraction = 1 - (diagonal**2).sum() / (turned**2).sum()
+    assert result.off_diagonal == pytest.approx(fraction, rel=1e-6)
+    assert result.history[-1] == pytest.approx(np.sqrt(fraction), rel=1e-6)
     assert (np.diff(result.history) <= 1e-12).all()
     np.testing.assert_allclose(basis.T @ basis, np.eye(6), atol=1e-12)
 

@@ -14,11 +14,11 @@ from .planted import compose, planted, relative_error
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize(
-    ("shape", "share"), [((20, 18, 16), 0.9), ((20, 18, 16), 0.3), ((9, 8, 7, 6), 0.4)]
+    ("shape", "fraction"), [((20, 18, 16), 0.9), ((20, 18, 16), 0.3), ((9, 8, 7, 6), 0.4)]
 )
-def test_hidden_entries_are_recovered_from_the_observed_ones(seed, shape, share):
+def test_hidden_entries_are_recovered_from_the_observed_ones(seed, shape, fraction):
     tensor, _ = planted(seed, shape, 3)
-    mask = np.random.default_rng(seed).random(shape) < share
+    mask = np.random.default_rng(seed).random(shape) < fraction
     result = decompose(np.where(mask, tensor, np.nan), 3, mask=mask, random_state=seed, tol=1e-12)
     assert relative_error(result, tensor) < 1e-8
     assert result.residual < 1e-8

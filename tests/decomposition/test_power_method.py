@@ -3,7 +3,7 @@ import pytest
 
 from latensor.decomposition.algorithms.deflation import Deflated
 from latensor.decomposition.algorithms.power_method import PowerMethod
-from latensor.decomposition.algorithms.rank_one import climb_symmetric, escape
+from latensor.decomposition.algorithms.rank_one import ascend_symmetric, escape
 from latensor.decomposition.result import Status
 from latensor.exceptions import InvalidInputError
 from latensor.tensors import CPTensor, DenseTensor, MomentTensor, spectral_norm
@@ -63,11 +63,11 @@ def test_spurious_eigenvectors_are_left_along_the_direction_of_ascent():
     np.testing.assert_allclose(
         np.einsum("abc,b,c->a", tensor, spurious, spurious), value * spurious, atol=1e-15
     )
-    ends, _, done = climb_symmetric(deflated, spurious[:, None], 50, 1e-13, 0.0, None)
+    ends, _, done = ascend_symmetric(deflated, spurious[:, None], 50, 1e-13, 0.0, None)
     assert done.all()
     np.testing.assert_allclose(ends[:, 0], spurious, atol=1e-12)
     away = escape(deflated, spurious, value, ends)
-    tops, heights, _ = climb_symmetric(deflated, away, 50, 1e-13, 0.0, None)
+    tops, heights, _ = ascend_symmetric(deflated, away, 50, 1e-13, 0.0, None)
     assert (heights > value).all()
     assert {int(np.argmax(np.abs(tops[:, j]))) for j in range(2)} <= {0, 1}
     for j in range(2):
@@ -80,7 +80,7 @@ def test_the_second_derivative_is_seen_in_high_dimensions_too():
     spurious = basis @ (np.array([0.5, 1.0]) / np.hypot(0.5, 1.0))
     away = escape(Deflated(tensor), spurious, 2 / np.sqrt(5), basis)
     assert away is not None
-    tops, heights, _ = climb_symmetric(Deflated(tensor), away, 50, 1e-13, 0.0, None)
+    tops, heights, _ = ascend_symmetric(Deflated(tensor), away, 50, 1e-13, 0.0, None)
     assert (heights > 2 / np.sqrt(5) + 0.1).all()
     np.testing.assert_allclose(np.abs(basis.T @ tops).max(axis=0), 1.0, atol=1e-8)
     assert escape(Deflated(tensor), basis[:, 0], 2.0, basis) is None
@@ -97,7 +97,7 @@ def test_the_adaptive_shift_makes_the_iteration_monotone(order):
         for shift in (None, 0.0):
             heights = np.array(
                 [
-                    np.abs(climb_symmetric(deflated, starts, n, 0.0, 0.0, shift)[1])
+                    np.abs(ascend_symmetric(deflated, starts, n, 0.0, 0.0, shift)[1])
                     for n in range(12)
                 ]
             )

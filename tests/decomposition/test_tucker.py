@@ -189,16 +189,16 @@ def test_target_error_finds_the_planted_ranks(rng):
     assert tucker(tensor, 1 - 0.21**2).ranks == (4, 3, 5)
 
 
-def test_share_of_energy(rng):
+def test_fraction_of_energy(rng):
     tensor = rng.standard_normal((8, 9, 10))
     found = tucker(tensor, 0.7)
     kept = np.linalg.norm(found.core) ** 2 / np.linalg.norm(tensor) ** 2
     assert kept >= 0.7
     per_mode = tucker(tensor, (3, 0.5, 0.9), method="hosvd")
     assert per_mode.ranks[0] == 3
-    for mode, share in ((1, 0.5), (2, 0.9)):
+    for mode, fraction in ((1, 0.5), (2, 0.9)):
         squares = np.linalg.svd(lt.unfold(tensor, mode), compute_uv=False) ** 2
-        needed = 1 + np.argmax(np.cumsum(squares) >= share * squares.sum())
+        needed = 1 + np.argmax(np.cumsum(squares) >= fraction * squares.sum())
         assert per_mode.ranks[mode] == needed
 
 

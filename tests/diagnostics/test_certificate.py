@@ -46,7 +46,7 @@ def test_uniqueness_of_generic_components(rng, shape, rank, shown, word):
     assert found.required == 2 * rank + len(shape) - 1
 
 
-def test_components_that_share_a_vector_are_not_unique(rng):
+def test_components_that_fraction_a_vector_are_not_unique(rng):
     factors = [draw(rng, (5, 3)) for _ in range(3)]
     factors[0][:, 1] = 2 * factors[0][:, 0]
     # k-ranks 1 + 3 + 3 = 7 < 8, and two components make a matrix, which splits in many ways.

@@ -11,12 +11,12 @@ from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.observed import observed_sensitivity
 
 
-def planted(seed, share, *, shape=(15, 16, 17), rank=3, noise=0.1):
+def planted(seed, fraction, *, shape=(15, 16, 17), rank=3, noise=0.1):
     rng = np.random.default_rng(seed)
     truth = lt.CPTensor(None, tuple(rng.standard_normal((d, rank)) for d in shape))
     exact = truth.to_dense()
     tensor = exact + noise * exact.std() * rng.standard_normal(shape)
-    return truth, tensor, rng.random(shape) < share
+    return truth, tensor, rng.random(shape) < fraction
 
 
 def component_errors(truth, found):
@@ -34,11 +34,11 @@ def component_errors(truth, found):
     ]
 
 
-@pytest.mark.parametrize("share", [0.2, 0.5])
-def test_stated_errors_are_the_true_ones(share):
+@pytest.mark.parametrize("fraction", [0.2, 0.5])
+def test_stated_errors_are_the_true_ones(fraction):
     true, stated = [], []
     for seed in range(4):
-        truth, tensor, mask = planted(seed, share)
+        truth, tensor, mask = planted(seed, fraction)
         found = lt.decompose(np.where(mask, tensor, np.nan), 3, mask=mask, random_state=0)
         certificate = found.certificate
         assert certificate.observed == mask.sum()

@@ -22,8 +22,8 @@ def planted(rank, noise, seed):
     return dense + noise * np.linalg.norm(dense) / np.linalg.norm(error) * error
 
 
-def observed(seed, share=0.7):
-    return np.random.default_rng(seed).random(SHAPE) < share
+def observed(seed, fraction=0.7):
+    return np.random.default_rng(seed).random(SHAPE) < fraction
 
 
 @pytest.mark.parametrize("rank", [1, 3])

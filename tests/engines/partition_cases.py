@@ -211,7 +211,7 @@ def value_of(model, attribute):
 
 
 class KillsOnce:
-    """A partition whose first reader on a worker dies in the middle of it."""
+    """A partition whose first reader on a worker dies halfway."""
 
     def __init__(self, rows, flag, parent):
         self.rows, self.flag, self.parent = rows, flag, parent

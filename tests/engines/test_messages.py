@@ -15,7 +15,7 @@ from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, CrossCovarianceSums, ThirdPowerSums
 from latensor.moments.word_core import WordCoreSums
-from latensor.moments.word_powers import WordPowerSums
+from latensor.moments.word_power_sums import WordPowerSums
 from latensor.moments.word_totals import WordTotalSums
 from latensor.moments.word_triples import WordRows, WordTripleSums
 from latensor.moments.words import WordPairSums
@@ -178,7 +178,7 @@ def test_progress_is_told_once_a_partition():
     model.set_params(callback=lambda *arguments: told.append(arguments))
     model.fit(lt.sources.partitions(counts))
     assert ("reading", 0.5) in told
-    assert ("polish", 1.0) in told
+    assert ("refinement", 1.0) in told
 
 
 def test_a_network_has_no_partitions():

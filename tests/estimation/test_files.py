@@ -41,7 +41,7 @@ def test_topics_of_the_first_format():
     assert (model.n_documents_, model.n_empty_documents_, model.n_iter_) == (400, 0, 5)
     assert model.status_ == "5 passes made"
     assert model.certificate_.eigenvalue_ratio == 12.411923019808613
-    assert model.certificate_.polished
+    assert model.certificate_.refined
     np.testing.assert_allclose(model.transform(np.eye(12)[:4] * 9).sum(axis=1), 1, rtol=1e-5)
 
 

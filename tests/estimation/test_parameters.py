@@ -9,7 +9,7 @@ from latensor.exceptions import InvalidInputError
 
 TABLE = {
     "count": (Interval(numbers.Integral, 1), Choice((None, "all"))),
-    "share": (Interval(numbers.Real, 0, 1, closed="neither"),),
+    "fraction": (Interval(numbers.Real, 0, 1, closed="neither"),),
     "flag": (Choice((True, False)),),
 }
 
@@ -26,17 +26,17 @@ TABLE = {
         ("count", 1.0, False),
         ("count", "some", False),
         ("count", np.array([1, 2]), False),
-        ("share", 0.5, True),
-        ("share", np.float32(0.5), True),
-        ("share", 0.0, False),
-        ("share", 1, False),
-        ("share", np.nan, False),
+        ("fraction", 0.5, True),
+        ("fraction", np.float32(0.5), True),
+        ("fraction", 0.0, False),
+        ("fraction", 1, False),
+        ("fraction", np.nan, False),
         ("flag", True, True),
         ("flag", 1, False),
     ],
 )
 def test_a_parameter_is_checked_against_its_ranges(name, value, accepted):
-    estimator = SimpleNamespace(**{"count": 1, "share": 0.5, "flag": True, name: value})
+    estimator = SimpleNamespace(**{"count": 1, "fraction": 0.5, "flag": True, name: value})
     if accepted:
         check_parameters(estimator, TABLE)
         return
@@ -53,22 +53,22 @@ def test_a_parameter_is_checked_against_its_ranges(name, value, accepted):
     ],
 )
 def test_seeds_and_callbacks_are_checked_everywhere(name, value, message):
-    estimator = SimpleNamespace(count=1, share=0.5, flag=True, **{name: value})
+    estimator = SimpleNamespace(count=1, fraction=0.5, flag=True, **{name: value})
     with pytest.raises(InvalidInputError, match=message):
         check_parameters(estimator, TABLE)
 
 
 def test_checking_draws_nothing_from_a_random_state():
     state = np.random.RandomState(3)
-    check_parameters(SimpleNamespace(count=1, share=0.5, flag=True, random_state=state), TABLE)
+    check_parameters(SimpleNamespace(count=1, fraction=0.5, flag=True, random_state=state), TABLE)
     assert state.randint(1000) == np.random.RandomState(3).randint(1000)
 
 
 def test_the_message_lists_what_is_allowed():
-    estimator = SimpleNamespace(count=0, share=0.5, flag=True)
+    estimator = SimpleNamespace(count=0, fraction=0.5, flag=True)
     with pytest.raises(InvalidInputError, match="an integer at least 1, or None or 'all'"):
         check_parameters(estimator, TABLE)
-    estimator = SimpleNamespace(count=1, share=2, flag=True)
+    estimator = SimpleNamespace(count=1, fraction=2, flag=True)
     with pytest.raises(InvalidInputError, match="a number above 0 and below 1"):
         check_parameters(estimator, TABLE)
 

@@ -198,7 +198,7 @@ def test_streams_splits_and_merges_agree_with_fit(name, d, k, noise, kind, found
         assert np.abs(other.mixing_ - whole.mixing_).max() < 1e-6
 
 
-def test_a_polished_stream_is_as_exact_as_fit_while_its_rows_are_kept():
+def test_a_refined_stream_is_as_exact_as_fit_while_its_rows_are_kept():
     made = make_ica(12_000, 8, 4, noise=0.5, random_state=5)
     streamed = ICA(4, random_state=0)
     for part in np.split(made.samples, 6):

@@ -52,7 +52,7 @@ def test_intervals_hold_the_truth(refine, settings, runs):
         signs = np.sign(gains[np.arange(3), owners])
         truth = made.mixing[:, owners] * signs
         inside.append(((found["mixing"].low <= truth) & (truth <= found["mixing"].high)).mean())
-    # Around the answer of the polish, which is more exact than moments, more of them do.
+    # Around the answer of the refinement, which is more exact than moments, more of them do.
     assert 0.75 < np.mean(inside) < (0.99 if refine == 0 else 1)
 
 

@@ -167,7 +167,7 @@ def test_a_long_source_is_gone_over_twice(name):
 
 
 @every
-def test_a_long_source_is_polished_on_a_sample(name):
+def test_a_long_source_is_refined_on_a_sample(name):
     case = CASES[name]
     limit = 600 if name not in ("symbols", "points", "ica") else 2500
     if name == "ica":

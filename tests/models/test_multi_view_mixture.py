@@ -274,8 +274,10 @@ def test_intervals_hold_the_truth(kind, refine, k, n):
             low, high, truth = found["means"].low[t], found["means"].high[t], planted.means[t]
             assert kind == "gaussian" or (low.min() >= 0 and high.max() <= 1)
             inside.append(((low <= truth[order]) & (truth[order] <= high)).mean())
-        share = planted.weights[order]
-        inside.append(((found["weights"].low <= share) & (share <= found["weights"].high)).mean())
+        fraction = planted.weights[order]
+        inside.append(
+            ((found["weights"].low <= fraction) & (fraction <= found["weights"].high)).mean()
+        )
     assert 0.75 < np.mean(inside) < (0.99 if refine == 0 else 1)
 
 

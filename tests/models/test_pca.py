@@ -171,9 +171,9 @@ def test_n_components_by_gap_and_by_fraction(n_features, seed):
     data = planted(np.random.default_rng(seed), 1100, n_features, noise=0.02)
     assert PCA("gap").fit(data).n_components_ == 3
     assert PCA("auto").fit(scipy.sparse.csr_array(data)).n_components_ == 3
-    shares = PCA(3).fit(data).explained_variance_ratio_.cumsum()
+    fractions = PCA(3).fit(data).explained_variance_ratio_.cumsum()
     for count in (1, 2, 3):
-        assert PCA(float(shares[count - 1]) - 1e-6).fit(data).n_components_ == count
+        assert PCA(float(fractions[count - 1]) - 1e-6).fit(data).n_components_ == count
     peer = decomposition.PCA(0.9995, svd_solver="full").fit(data)
     assert PCA(0.9995).fit(data).n_components_ == peer.n_components_
 

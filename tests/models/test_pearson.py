@@ -126,9 +126,9 @@ def test_the_crabs_of_pearson():
     assert moments.certificate_.n_roots == 2
     assert np.abs(moments.means_.ravel() - [19.3, 13.4]).max() < 0.1
     assert np.abs(moments.weights_ - [0.58, 0.42]).max() < 0.02
-    polished = PearsonMixture().fit(classes, sample_weight=CRABS)
+    refined = PearsonMixture().fit(classes, sample_weight=CRABS)
     # A published fit to the same table, in units of 0.004, has this log-likelihood.
-    total = 1000 * (polished.lower_bound_ - np.log(0.004))
+    total = 1000 * (refined.lower_bound_ - np.log(0.004))
     assert total == pytest.approx(2567.577, abs=0.01)
 
 
@@ -183,8 +183,8 @@ def test_answers_are_those_of_scikit_learn():
     drawn, labels = model.sample(4000)
     assert drawn.shape == (4000, 1)
     assert np.bincount(labels) / 4000 == pytest.approx(model.weights_, abs=0.04)
-    share = model.predict(made.samples) == np.argsort(np.argsort(-made.weights))[made.labels]
-    assert share.mean() > 0.85
+    fraction = model.predict(made.samples) == np.argsort(np.argsort(-made.weights))[made.labels]
+    assert fraction.mean() > 0.85
 
 
 def test_a_line_may_come_in_many_shapes():

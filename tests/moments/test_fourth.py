@@ -36,9 +36,9 @@ def by_definition(data, weights=None):
     """The fourth cumulant of samples, entry by entry."""
     mean = np.average(data, axis=0, weights=weights)
     y = data - mean
-    shares = np.full(len(data), 1 / len(data)) if weights is None else weights / weights.sum()
-    c = np.einsum("n,na,nb->ab", shares, y, y)
-    fourth = np.einsum("n,na,nb,nc,nd->abcd", shares, y, y, y, y)
+    fractions = np.full(len(data), 1 / len(data)) if weights is None else weights / weights.sum()
+    c = np.einsum("n,na,nb->ab", fractions, y, y)
+    fourth = np.einsum("n,na,nb,nc,nd->abcd", fractions, y, y, y, y)
     return (
         fourth
         - np.einsum("ab,cd->abcd", c, c)
@@ -50,11 +50,11 @@ def by_definition(data, weights=None):
 def test_the_cumulant_is_that_of_the_definition():
     data = samples(0)
     weights = np.random.default_rng(1).uniform(0.5, 2, len(data))
-    for shares in (None, weights):
-        found = moment(summed(data, shares))
-        wanted = by_definition(data, shares)
+    for fractions in (None, weights):
+        found = moment(summed(data, fractions))
+        wanted = by_definition(data, fractions)
         assert np.abs(found.cumulant - wanted).max() < 1e-11 * np.abs(wanted).max()
-        assert np.allclose(found.mean, np.average(data, axis=0, weights=shares), rtol=1e-13)
+        assert np.allclose(found.mean, np.average(data, axis=0, weights=fractions), rtol=1e-13)
     directions = np.random.default_rng(2).standard_normal((3, 2))
     along = moment(summed(data)).along(directions)
     wanted = by_definition(data @ directions)

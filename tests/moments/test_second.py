@@ -53,8 +53,8 @@ def test_any_split_in_any_order_gives_the_same_moment(cuts, seed, sparse):
     data = 100.0 + rng.standard_normal((40, 4))
     weights = rng.integers(0, 3, 40).astype(float)
     pairs = [
-        (part, share)
-        for part, share in zip(
+        (part, fraction)
+        for part, fraction in zip(
             np.split(data, sorted(cuts)), np.split(weights, sorted(cuts)), strict=True
         )
         if len(part)
@@ -63,10 +63,10 @@ def test_any_split_in_any_order_gives_the_same_moment(cuts, seed, sparse):
     expected = CovarianceAccumulator().update(np.repeat(data, weights.astype(int), axis=0))
     streamed = CovarianceAccumulator()
     merged = CovarianceAccumulator()
-    for part, share in pairs:
-        streamed.update(wrap(part), share)
-    for part, share in pairs[::-1]:
-        merged = CovarianceAccumulator().update(wrap(part), share).merge(merged)
+    for part, fraction in pairs:
+        streamed.update(wrap(part), fraction)
+    for part, fraction in pairs[::-1]:
+        merged = CovarianceAccumulator().update(wrap(part), fraction).merge(merged)
     # The sparse route subtracts squares of the mean, 1e4 times the variance here.
     bound = 1e-9 if sparse else 1e-12
     for found in (streamed.finalize(), merged.finalize()):

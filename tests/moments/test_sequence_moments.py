@@ -116,12 +116,12 @@ def test_windows_of_one_long_sequence_do_not_see_where_ranges_end():
 
 def test_sample_windows_approach_those_of_the_population():
     rng = np.random.default_rng(3)
-    share, transmat = random_chain(rng, 3)
+    fraction, transmat = random_chain(rng, 3)
     emissions = rng.dirichlet(np.ones(5), 3)
     features = rng.standard_normal((5, 2))
     truth = population_windows(transmat, emissions, features)
     data = make_hmm(
-        200_000, 5, 3, startprob=share, transmat=transmat, emissionprob=emissions, random_state=4
+        200_000, 5, 3, startprob=fraction, transmat=transmat, emissionprob=emissions, random_state=4
     )
     found = WindowSums(Coded(5), features).update(units(data.X[:, 0], data.lengths)).finalize()
     scale = np.abs(truth.products).max() / MANY

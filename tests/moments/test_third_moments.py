@@ -36,8 +36,8 @@ def agree(moment, expected, bound):
 
 
 def batch_of(rows, weights=None):
-    shares = np.ones(len(rows)) if weights is None else weights
-    return Batch((rows,), shares, np.arange(len(rows), dtype=np.uint64))
+    fractions = np.ones(len(rows)) if weights is None else weights
+    return Batch((rows,), fractions, np.arange(len(rows), dtype=np.uint64))
 
 
 def empty(width, basis=None, centre=3.0):

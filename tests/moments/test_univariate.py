@@ -20,8 +20,10 @@ def numbers_of(seed, n=100):
 
 
 def batch_of(numbers, weights=None):
-    shares = np.ones(len(numbers)) if weights is None else np.asarray(weights, dtype=float)
-    return Batch((np.reshape(numbers, (-1, 1)),), shares, np.arange(len(numbers), dtype=np.uint64))
+    fractions = np.ones(len(numbers)) if weights is None else np.asarray(weights, dtype=float)
+    return Batch(
+        (np.reshape(numbers, (-1, 1)),), fractions, np.arange(len(numbers), dtype=np.uint64)
+    )
 
 
 EMPTY = PowerSums(101.0, 3.0)
@@ -35,12 +37,12 @@ def agree(found, wanted, bound=1e-10):
 def test_the_moments_are_those_of_the_definition():
     numbers = numbers_of(0)
     weights = np.random.default_rng(1).uniform(0, 2, len(numbers))
-    for shares in (None, weights):
-        summed = EMPTY.update(batch_of(numbers, shares))
+    for fractions in (None, weights):
+        summed = EMPTY.update(batch_of(numbers, fractions))
         for sums in (summed, summed.recentred(99.5, 0.7)):
             found = sums.finalize()
-            agree(found, by_definition(numbers, shares))
-            assert found.mean == pytest.approx(np.average(numbers, weights=shares), rel=1e-14)
+            agree(found, by_definition(numbers, fractions))
+            assert found.mean == pytest.approx(np.average(numbers, weights=fractions), rel=1e-14)
 
 
 @settings(max_examples=25, deadline=None)

@@ -14,7 +14,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.word_core import WordCoreSums
-from latensor.moments.word_powers import WordPowerSums, WordSliceSums
+from latensor.moments.word_power_sums import WordPowerSums, WordSliceSums
 from latensor.moments.word_totals import WordTotalSums
 from latensor.moments.word_triples import WordRows, WordTripleSums
 from latensor.moments.words import WordPairSums
@@ -50,11 +50,11 @@ def by_tokens(counts, scale, weights=None):
             tokens = np.repeat(np.arange(WORDS), row.astype(int))
             if len(tokens) < order:
                 continue
-            share = min(len(tokens), CAP) * repeat
+            fraction = min(len(tokens), CAP) * repeat
             tuples = list(itertools.permutations(tokens, order))
             for words in tuples:
-                total[words] += share / len(tuples) * np.prod(scale[list(words)])
-            weight += share
+                total[words] += fraction / len(tuples) * np.prod(scale[list(words)])
+            weight += fraction
         moments.append(total / weight)
     return moments
 

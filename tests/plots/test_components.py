@@ -39,7 +39,7 @@ def test_one_row_per_component_and_one_column_per_mode(shape, rank):
     assert no_global_state()
 
 
-def test_many_components_share_a_row():
+def test_many_components_fraction_a_row():
     figure = components(tensor((6, 40), 30))
     assert len(panels(figure)) == 9 * 2
     assert row_names(figure)[-1].startswith("22 others")
@@ -105,8 +105,8 @@ def test_directions_of_a_tucker_tensor(ranks):
     core = rng.standard_normal(ranks)
     figure = components(lt.TuckerTensor(core, factors))
     assert len(panels(figure)) == sum(min(r, 12) for r in ranks)
-    share = (core[0] ** 2).sum() / (core**2).sum()
-    assert figure.axes[0].get_title() == f"{100 * share:.1f} %"
+    fraction = (core[0] ** 2).sum() / (core**2).sum()
+    assert figure.axes[0].get_title() == f"{100 * fraction:.1f} %"
     assert overlapping(figure) == []
     whole = components(
         lt.TuckerTensor(lt.multilinear(core, None, None, factors[2].T), (*factors[:2], None))

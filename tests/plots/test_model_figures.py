@@ -67,7 +67,7 @@ def test_the_plane_is_that_in_which_means_differ():
     assert "a" not in plane.get_xlabel().split("\n")[1]
 
 
-def test_views_of_numbers_and_symbols_share_a_plane():
+def test_views_of_numbers_and_symbols_fraction_a_plane():
     sample = lt.datasets.make_multi_view(300, (2, 3, 3), 2, separation=8, random_state=0)
     symbols = np.argmax(sample.views[2], axis=1)
     views = [sample.views[0], sample.views[1], symbols]
@@ -225,9 +225,9 @@ def test_communities_show_edges_memberships_and_rates(n, k):
     data = lt.datasets.make_block_model(n, k, alpha0=0.1, degree=20, random_state=0)
     model = lt.MixedMembershipBlockModel(k, random_state=0, max_iter=200).fit(data.adjacency)
     figure = plots.communities(model, data.adjacency)
-    edges, shares, rates = figure.axes[:3]
+    edges, fractions, rates = figure.axes[:3]
     assert len(edges.collections[0].get_offsets()) == data.adjacency.nnz
-    assert len(shares.collections) == k
+    assert len(fractions.collections) == k
     assert len(rates.texts) == (k * k if k <= 10 else 0)
     assert not overlapping(figure)
     assert no_global_state()

@@ -9,7 +9,7 @@ from latensor import InvalidInputError
 from latensor.plots import images, save
 
 
-def test_images_share_the_brightness_of_the_first(library):
+def test_images_fraction_the_brightness_of_the_first(library):
     first = library.array(np.linspace(0, 10, 12).reshape(3, 4))
     beyond = library.array(np.full((3, 4, 3), 20.0))
     figure = images({"one": first, "two": beyond})

@@ -337,7 +337,7 @@ def test_a_state_that_nothing_belongs_to_stays_as_it_is():
     assert (after.transmat == np.eye(2)).all()
 
 
-def test_symbols_that_were_never_seen_share_one_row():
+def test_symbols_that_were_never_seen_fraction_one_row():
     rows = np.array([0, 1, 0, 1, 1, 0])
     probabilities = np.array([[0.4, 0.4, 0.1, 0.1], [0.5, 0.5, 0.0, 0.0]])
     chain = HiddenChain(np.array([1.0, 0.0]), np.eye(2), CategoricalEmission(probabilities))

@@ -8,7 +8,7 @@ from latensor.report import (
     CountChoice,
     CountEvidence,
     ExampleDocument,
-    Polish,
+    RefinementHistory,
     Reproduction,
     Spectrum,
     Statement,
@@ -31,10 +31,10 @@ def planted_topics(count, n_words=400, seed=0):
 
 def full_page(count=12, **changes):
     """A page with every part, of topics drawn at random."""
-    topics, shares = planted_topics(count)
+    topics, fractions = planted_topics(count)
     words = VOCABULARY[: topics.shape[1]]
-    probable = probable_words(topics, shares, words)
-    typical = relevant_words(topics, shares, words)
+    probable = probable_words(topics, fractions, words)
+    typical = relevant_words(topics, fractions, words)
     levels = ("good", "caution", "bad")
     parts = {
         "title": "Planted corpus",
@@ -46,7 +46,7 @@ def full_page(count=12, **changes):
         "topics": [
             Topic(
                 number=i,
-                share=shares[i],
+                fraction=fractions[i],
                 words=probable[i],
                 typical_words=typical[i],
                 documents=[
@@ -62,7 +62,7 @@ def full_page(count=12, **changes):
         ],
         "distances": hellinger_distances(topics),
         "spectrum": Spectrum([2.0 / (i + 1) for i in range(3 * count)], count, 0.1),
-        "polish": Polish([0, 1, 2, 3], [1500.0, 1300.0, 1250.0, 1260.0], 2),
+        "refinement": RefinementHistory([0, 1, 2, 3], [1500.0, 1300.0, 1250.0, 1260.0], 2),
         "choice": CountChoice(
             [CountEvidence(2 * count, 1400.0, 0.2), CountEvidence(count, 1250.0)],
             count,
@@ -77,7 +77,7 @@ def full_page(count=12, **changes):
             "import latensor as lt\nmodel = lt.LatentDirichletAllocation(12)",
             0,
             {"latensor": "0.1.0"},
-            {"moments": 0.5, "polish": 1.25},
+            {"moments": 0.5, "refinement": 1.25},
             {"smallest document frequency": "3"},
         ),
     }
@@ -99,7 +99,7 @@ def hostile_page(text):
         topics,
         distances=1.0 - np.eye(3),
         spectrum=Spectrum([1.0], 1),
-        polish=Polish([0.0], [1.0]),
+        refinement=RefinementHistory([0.0], [1.0]),
         choice=CountChoice([CountEvidence(1, 1.0)], 1, text),
         certificate=[Statement("bad", text, text, 1.0)],
         reproduction=Reproduction(text, text, 1, {text: text}, {text: 1.0}, {text: text}),

@@ -290,7 +290,7 @@ def test_sorting(visit):
     levels = ("good", "caution", "bad")
     keys = {
         "number": lambda t: t.number,
-        "share": lambda t: -t.share,
+        "fraction": lambda t: -t.fraction,
         "coherence": lambda t: (-t.coherence, t.number),
         "trust": lambda t: (levels.index(t.trust), t.split_half_distance, t.number),
     }
@@ -299,7 +299,7 @@ def test_sorting(visit):
         assert order(driver) == [t.number for t in sorted(topics, key=key)], name
     # The same by arrow keys, as radio buttons do.
     driver.find_element(By.ID, "sort-trust").send_keys(Keys.ARROW_LEFT)
-    assert order(driver) == [t.number for t in sorted(topics, key=keys["share"])]
+    assert order(driver) == [t.number for t in sorted(topics, key=keys["fraction"])]
 
 
 def test_links_select_and_the_back_button_undoes(visit):

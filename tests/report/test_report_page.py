@@ -17,7 +17,7 @@ from latensor.report import (
     CountChoice,
     CountEvidence,
     ExampleDocument,
-    Polish,
+    RefinementHistory,
     Reproduction,
     Spectrum,
     Statement,
@@ -175,9 +175,9 @@ def test_a_part_that_is_not_known_is_left_out(field):
     assert {"href": f"#{section}"} not in without.named("a")
 
 
-@pytest.mark.parametrize("kept", [None, "spectrum", "polish", "choice"])
+@pytest.mark.parametrize("kept", [None, "spectrum", "refinement", "choice"])
 def test_charts_stand_alone(kept):
-    changes = {name: None for name in ("spectrum", "polish", "choice") if name != kept}
+    changes = {name: None for name in ("spectrum", "refinement", "choice") if name != kept}
     reader = Reader(topic_report(full_page(5, **changes)))
     charts = [a for a in reader.named("svg") if a["class"] == "chart"]
     assert len(charts) == (kept is not None)
@@ -343,22 +343,22 @@ BAD = [
     (lambda: TopicWord("w", float("nan")), "probability of 'w' is nan"),
     (lambda: TopicWord(3, 0.5), "TopicWord.text must be text, not int"),
     (lambda: TopicWord("w", 0.5, -1.0), "lift of 'w' is -1.0"),
-    (lambda: ExampleDocument("d", "x"), "share of document 'd' is 'x'"),
+    (lambda: ExampleDocument("d", "x"), "fraction of document 'd' is 'x'"),
     (lambda: ExampleDocument(1, 0.5), "name must be text"),
     (lambda: Topic(-1, 0.5, WORDS), "number of a topic is -1"),
     (lambda: Topic(1.5, 0.5, WORDS), "number of a topic is 1.5"),
     (lambda: Topic(True, 0.5, WORDS), "number of a topic is True"),
     (lambda: Topic(4, 0.5, []), "words of topic 4 are empty"),
-    (lambda: Topic(4, 2.0, WORDS), "share of topic 4 is 2.0"),
+    (lambda: Topic(4, 2.0, WORDS), "fraction of topic 4 is 2.0"),
     (lambda: Topic(4, 0.5, WORDS, coherence=-3.0), "coherence of topic 4 is -3.0"),
     (lambda: Topic(4, 0.5, WORDS, split_half_distance=-3.0), "split_half_distance of topic 4"),
     (lambda: Topic(4, 0.5, WORDS, trust="maybe"), "trust of topic 4 is 'maybe'.*\"caution\""),
     (lambda: Spectrum([], 1), "values of the spectrum are empty"),
     (lambda: Spectrum([1.0, np.nan], 1), "eigenvalue 2 of the spectrum is nan"),
     (lambda: Spectrum([1.0], 0), "chosen of the spectrum is 0"),
-    (lambda: Polish([0, 1], [3.0]), "2 passes and 1 perplexities"),
-    (lambda: Polish([1, 0], [3.0, 2.0]), r"passes\[1\]=0 follows 1"),
-    (lambda: Polish([0, 1], [3.0, 2.0], 5), "kept=5 is none of the passes"),
+    (lambda: RefinementHistory([0, 1], [3.0]), "2 passes and 1 perplexities"),
+    (lambda: RefinementHistory([1, 0], [3.0, 2.0]), r"passes\[1\]=0 follows 1"),
+    (lambda: RefinementHistory([0, 1], [3.0, 2.0], 5), "kept=5 is none of the passes"),
     (lambda: CountEvidence(0, 1.0), "n_topics of the evidence is 0"),
     (lambda: CountChoice([], 1), "rows of a choice are empty"),
     (lambda: CountChoice([CountEvidence(2, 1.0)] * 2, 2), "repeat a number of topics"),

@@ -27,7 +27,7 @@ def test_points_of_a_plane_come_back(count, rng):
     assert shown == pytest.approx(1.0)
 
 
-def test_the_share_shown_is_that_of_two_dimensions():
+def test_the_fraction_shown_is_that_of_two_dimensions():
     # A regular simplex spreads evenly over all of its dimensions.
     _, shown = classical_scaling(1.0 - np.eye(11))
     assert shown == pytest.approx(2 / 10)
@@ -57,7 +57,7 @@ def test_circles_do_not_overlap_and_stay_inside(kind, count, width, height, rng)
     assert np.all(moved <= np.array([width, height]) - radius[:, None])
 
 
-def test_areas_go_with_shares():
+def test_areas_go_with_fractions():
     radius = radii(np.array([0.4, 0.1]), 780, 540, 5.0, 62.0)
     assert radius[0] / radius[1] == pytest.approx(2.0)
     assert radii(np.zeros(3), 780, 540, 5.0, 62.0) == pytest.approx([62.0] * 3)

@@ -9,7 +9,7 @@ import scipy.sparse
 import latensor as lt
 from latensor.exceptions import InvalidInputError
 from latensor.report import Reproduction, topic_report
-from latensor.report.topic_page import corpus_shares, installed_versions, page_of
+from latensor.report.topic_page import corpus_fractions, installed_versions, page_of
 from latensor.sources import BatchSource, MatrixSource
 
 K, WORDS = 4, 60
@@ -54,7 +54,7 @@ def test_the_page_says_what_the_model_says(model, source, counts):
     )
     lengths = np.asarray(counts.sum(axis=1)).ravel()
     expected = lengths @ model.transform(counts) / lengths.sum()
-    np.testing.assert_allclose([t.share for t in page.topics], expected, rtol=1e-5)
+    np.testing.assert_allclose([t.fraction for t in page.topics], expected, rtol=1e-5)
     assert [s.sentence for s in page.certificate] == [s.text for s in model.certificate_.statements]
     assert page.spectrum.chosen == K
     ratio = page.spectrum.values[K - 1] / page.spectrum.noise
@@ -68,14 +68,14 @@ def test_the_page_says_what_the_model_says(model, source, counts):
 
 def test_lift_is_against_the_corpus(model, source):
     page = page_of(model, source, n_words=WORDS)
-    shares = np.array([t.share for t in page.topics])
-    corpus = shares @ model.components_
+    fractions = np.array([t.fraction for t in page.topics])
+    corpus = fractions @ model.components_
     word = page.topics[1].words[0]
     column = source.vocabulary.index(word.text)
     assert word.lift == pytest.approx(model.components_[1, column] / corpus[column], rel=1e-5)
 
 
-def test_examples_have_the_largest_shares(model, source, counts):
+def test_examples_have_the_largest_fractions(model, source, counts):
     page = page_of(model, source, n_examples=5)
     mixtures, lengths = model.transform(counts), np.asarray(counts.sum(axis=1)).ravel()
     for j, topic in enumerate(page.topics):
@@ -84,7 +84,7 @@ def test_examples_have_the_largest_shares(model, source, counts):
         merits = mixtures[:, j] * lengths / (lengths + 5)
         assert merits[numbers[0]] == pytest.approx(merits.max())
         np.testing.assert_allclose(
-            [d.share for d in topic.documents], mixtures[numbers, j], rtol=1e-5
+            [d.fraction for d in topic.documents], mixtures[numbers, j], rtol=1e-5
         )
         assert 5 not in numbers
         assert 9 not in numbers
@@ -95,11 +95,11 @@ def test_examples_have_the_largest_shares(model, source, counts):
 
 
 def test_examples_do_not_depend_on_the_batches(model, source, counts):
-    whole = corpus_shares(model, MatrixSource(counts), 3)
-    parts = corpus_shares(model, source, 3)
+    whole = corpus_fractions(model, MatrixSource(counts), 3)
+    parts = corpus_fractions(model, source, 3)
     assert whole.leading == parts.leading
     assert whole.contents.keys() == parts.contents.keys()
-    np.testing.assert_allclose(whole.shares, parts.shares)
+    np.testing.assert_allclose(whole.fractions, parts.fractions)
 
 
 @pytest.mark.parametrize(
@@ -146,21 +146,21 @@ def test_a_loaded_model_has_a_page_too(model, source, tmp_path):
     assert page.certificate == expected.certificate
 
 
-def test_moments_alone_have_no_polish_to_show(counts):
+def test_moments_alone_have_no_refinement_to_show(counts):
     model = lt.LatentDirichletAllocation(K, refine=0, random_state=0).fit(counts)
     page = page_of(model, MatrixSource(counts))
-    assert page.polish is None
+    assert page.refinement is None
     assert [w.text for w in page.topics[0].words] == [str(w) for w in model.top_words()[0]]
 
 
-def test_the_polish_is_shown_with_the_pass_that_was_kept(model, source):
+def test_the_refinement_is_shown_with_the_pass_that_was_kept(model, source):
     history = model.history_
     model.history_ = np.array([90.0, 70.0, 65.0, 66.0])
     try:
-        polish = page_of(model, source).polish
+        refinement = page_of(model, source).refinement
     finally:
         model.history_ = history
-    assert (list(polish.passes), polish.kept) == ([0, 1, 2, 3], 2)
+    assert (list(refinement.passes), refinement.kept) == ([0, 1, 2, 3], 2)
 
 
 def test_what_the_caller_says_about_reproduction_stays(model, source):

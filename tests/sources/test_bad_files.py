@@ -86,7 +86,7 @@ BAD = [
     ),
     ("1 0:1\n0\n1 0:99999999999\n", "a.ldac", {}, "line 3 .* too large to be one"),
     # JSON lines
-    ('{"text": "a"}\n{"text": \n', "a", {}, "line 2 .* is not JSON .*one object a line"),
+    ('{"text": "a"}\n{"text": \n', "a", {}, "line 2 .* is not JSON .*one object per line"),
     ('{"text": "a"}\n[1]\n', "a", {}, "line 2 .* is a JSON list"),
     ("[\n{}\n]\n", "a.json", {}, "line 1 .* is not JSON"),
     (

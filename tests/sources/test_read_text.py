@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.feature_extraction.text import CountVectorizer
 
 from latensor.exceptions import InvalidInputError
-from latensor.sources import DocumentSource, Spool, read_documents
+from latensor.sources import DocumentSource, TemporaryCopy, read_documents
 from latensor.sources.separated_values import _records
 from latensor.sources.stop_words import ENGLISH
 from latensor.sources.tokens import Tokenizer
@@ -288,7 +288,7 @@ def test_without_room_for_a_temporary_file_each_pass_tokenizes(tmp_path, monkeyp
 def test_text_through_a_spool(tmp_path):
     source = read_documents(write(tmp_path, as_lines(TEXTS)), batch_size=2)
     expected = stacked(source).toarray()
-    with Spool(source) as spooled:
-        assert spooled.vocabulary == source.vocabulary
+    with TemporaryCopy(source) as copied:
+        assert copied.vocabulary == source.vocabulary
         for _ in range(2):
-            np.testing.assert_array_equal(dense(spooled), expected)
+            np.testing.assert_array_equal(dense(copied), expected)

@@ -37,8 +37,8 @@ def test_strings_are_documents(kind: Any) -> None:
     model = lt.LatentDirichletAllocation(2, random_state=0).fit(kind(TEXTS))
     assert "cat" in model.vocabulary_
     assert "the" not in model.vocabulary_
-    shares = model.transform(kind(TEXTS[:4]))
-    assert shares.shape == (4, 2)
+    fractions = model.transform(kind(TEXTS[:4]))
+    assert fractions.shape == (4, 2)
     assert np.isfinite(model.perplexity(kind(TEXTS)))
 
 

@@ -74,7 +74,7 @@ _BLOCK = 5
 class SVD(NamedTuple):
     """The rank-k truncated SVD M ~ U diag(s) V', with V' the conjugate transpose.
 
-    `left` is U (n, k), `singular_values` is s (k,) in falling order, `right` is V (m, k): its
+    `left` is U (n, k), `singular_values` is s (k,) in decreasing order, `right` is V (m, k): its
     columns are the right singular vectors, so that U and V are used alike.
     """
 
@@ -84,7 +84,7 @@ class SVD(NamedTuple):
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues (k,) in order of falling magnitude, and their vectors as columns (d, k)."""
+    """Eigenvalues (k,) in order of decreasing magnitude, and their vectors as columns (d, k)."""
 
     values: Array
     vectors: Array
@@ -265,7 +265,7 @@ def _gram_triplets(linear_map: LinearMap, rank: int, width: int) -> Triplets:
 
 
 def _largest_eigenpairs(gram: Array, width: int) -> tuple[Array, Array]:
-    """The `width` algebraically largest eigenpairs of a Hermitian matrix, in falling order."""
+    """The `width` algebraically largest eigenpairs of a Hermitian matrix, in decreasing order."""
     xp = array_api_compat.array_namespace(gram)
     size = gram.shape[0]
     if is_numpy(gram) and 4 * width < size:

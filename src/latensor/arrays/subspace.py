@@ -268,7 +268,7 @@ def krylov_eigenpairs(
 
     Returns
     -------
-    values (width,), vectors (d, width), in order of falling magnitude.
+    values (width,), vectors (d, width), in order of decreasing magnitude.
     """
     problem = _EigenProblem(linear_map, name)
     found = _krylov(problem, linear_map.shape[0], rank, width, linear_map.reference, rng)

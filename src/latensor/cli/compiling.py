@@ -12,7 +12,7 @@ NOTICE = "compiling for this machine, once: some ten seconds"
 
 
 @contextmanager
-def compiling_told() -> Iterator[None]:
+def announce_compiling() -> Iterator[None]:
     """Say so on a terminal when the first kernel within the block has to be compiled.
 
     Kernels that come from the cache are no reason to say anything, nor is a run without a terminal.

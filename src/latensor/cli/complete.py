@@ -12,7 +12,7 @@ import numpy as np
 
 import latensor as lt
 from latensor.array_files import read_npy
-from latensor.cli.compiling import compiling_told
+from latensor.cli.compiling import announce_compiling
 from latensor.cli.console import printing
 from latensor.cli.decompose import read_rank
 from latensor.cli.files import Input, read_input
@@ -147,7 +147,7 @@ def _fit(run: Run, given: Any, rank: int | str) -> None:
     source = run.source
     say(run.console, source.description)
     start = time.perf_counter()
-    with compiling_told(), WORDING.warnings(run.notes), progress_meter(run.console) as meter:
+    with announce_compiling(), WORDING.warnings(run.notes), progress_meter(run.console) as meter:
         show = meter.step("completing")
         with WORDING.errors():
             run.found = lt.complete(

@@ -13,7 +13,7 @@ import numpy as np
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter
 from latensor.cli.wording import Wording
-from latensor.sources import Spool, read_documents
+from latensor.sources import TemporaryCopy, read_documents
 from latensor.sources.vocabulary import read_vocabulary
 from latensor.sources.words import SelectedWords, WordChoice, word_frequencies
 
@@ -43,7 +43,7 @@ class Reading:
     file : Path
     format, text_column, token_pattern : as for `read_documents`
     vocabulary : Path of a file of words
-    min_df, max_df : int or share
+    min_df, max_df : int or fraction
     stop_words : "english", "none" or the path of a file
     max_features : int
     """
@@ -89,7 +89,7 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
         # Words that nobody has chosen are for the most part grammar, and slips of the pen.
         choosing = is_text and words is None
         # A text whose words were counted is kept already; everything else is read only once.
-        keeping: Any = nullcontext(plain) if choosing else Spool(plain)
+        keeping: Any = nullcontext(plain) if choosing else TemporaryCopy(plain)
     with keeping as kept_file:
         with WORDING.errors():
             counted = word_frequencies(kept_file)
@@ -147,7 +147,7 @@ def _settings(
 
 
 def stop_words_of(stop_words: str | None) -> str | list[str] | None:
-    """Stop words by name, or from a file with one a line."""
+    """Stop words by name, or from a file with one per line."""
     if stop_words is None or stop_words in ("english", "none"):
         return None if stop_words == "none" else stop_words
     try:
@@ -202,8 +202,8 @@ def _remarks(
     ]
     parts = [f"{number:,} {what}" for what, number in dropped.items() if number]
     if parts:
-        share = totals[kept].sum() / max(n_tokens, 1.0)
-        left = f"{len(kept):,} words stay, {share:.0%} of all"
+        fraction = totals[kept].sum() / max(n_tokens, 1.0)
+        left = f"{len(kept):,} words stay, {fraction:.0%} of all"
         remarks.append(f"Left out: {', '.join(parts)}; {left}")
     unseen = int((frequencies[kept] == 0).sum())
     if unseen:

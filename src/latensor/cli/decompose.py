@@ -12,7 +12,7 @@ import click
 import numpy as np
 
 import latensor as lt
-from latensor.cli.compiling import compiling_told
+from latensor.cli.compiling import announce_compiling
 from latensor.cli.console import printing
 from latensor.cli.files import Input, read_input
 from latensor.cli.findings import (
@@ -76,7 +76,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
     except ValueError:
         raise Refusal(
             f"--tucker={value} must be numbers between commas, one per mode (- keeps a mode "
-            "whole), or one share of the energy such as 0.99"
+            "whole), or one fraction of the energy such as 0.99"
         ) from None
 
 
@@ -91,9 +91,9 @@ def _read_entry(word: str, value: str) -> int | float | None:
 @click.option(
     "--tucker",
     callback=_read_ranks,
-    metavar="R1,R2,...|SHARE",
+    metavar="R1,R2,...|FRACTION",
     help="Tucker form in place of components: the size of its core, one number per mode (- keeps "
-    "a mode whole) or one for all; or the share of the energy to hold, as 0.99.",
+    "a mode whole) or one for all; or the fraction of the energy to hold, as 0.99.",
 )
 @nonnegative_option
 @click.option(
@@ -184,7 +184,7 @@ def _execute(
     say(run.console, run.source.description)
     start = time.perf_counter()
     # Only sparse tensors have kernels to compile.
-    telling = compiling_told() if run.source.is_sparse else nullcontext()
+    telling = announce_compiling() if run.source.is_sparse else nullcontext()
     with telling, WORDING.warnings(run.notes), progress_meter(run.console) as meter:
         try:
             with WORDING.errors():
@@ -257,7 +257,7 @@ def _fit_tucker(run: Run, ranks: tuple[int | float | None, ...], meter: Meter) -
         modes=kept if len(kept) < len(ranks) else None,
         mask=source.mask,
         random_state=run.seed,
-        # Shares of the energy are met without iterating, and there is nothing to show.
+        # Fractions of the energy are met without iterating, and there is nothing to show.
         callback=show if whole else None,
         **run.options,
     )

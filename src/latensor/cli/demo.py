@@ -82,7 +82,7 @@ def demo(
         with topic_meter(console) as meter, meter.step("reading source files", "collecting"):
             docstrings = collect_docstrings(
                 installed_packages(),
-                lambda read, files: meter.share(read / files, f"{read:,} of {files:,} files"),
+                lambda read, files: meter.fraction(read / files, f"{read:,} of {files:,} files"),
                 limit=limit,
             )
         say(

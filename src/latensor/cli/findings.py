@@ -117,8 +117,8 @@ def print_tucker(run: Run) -> None:
     for mode, (size, kept) in enumerate(zip(run.source.shape, core.shape, strict=True)):
         others = tuple(m for m in range(core.ndim) if m != mode)
         energy = (core**2).sum(axis=others)
-        shares = 100 * energy / (energy.sum() or 1.0)
-        first, last = f"{shares[0]:.4g} %", f"{shares[-1]:.4g} %"
+        fractions = 100 * energy / (energy.sum() or 1.0)
+        first, last = f"{fractions[0]:.4g} %", f"{fractions[-1]:.4g} %"
         if found.factors[mode] is None:
             first = last = "-"
         table.add_row(str(mode), str(size), str(kept), first, last)

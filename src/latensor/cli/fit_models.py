@@ -28,7 +28,7 @@ _VIEWS = ("--views", "--weights")
 
 @dataclass(frozen=True)
 class Kind:
-    """What models of a kind share.
+    """What models of a kind fraction.
 
     Attributes
     ----------
@@ -122,7 +122,7 @@ MODELS = (
     Entry(
         "spherical",
         "SphericalGaussianMixture",
-        "round clusters",
+        "spherical clusters",
         "columns of numbers",
         _MIXTURE,
         read_rows,

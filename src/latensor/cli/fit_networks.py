@@ -85,9 +85,9 @@ def write_memberships(stream: IO[bytes], model: Any, data: Data) -> None:
     names = data.names if len(data.names) == n else [str(i) for i in range(n)]
     head = ["node", "community", *(f"membership {j}" for j in range(k))]
     lines = [",".join(head)]
-    for name, label, shares in zip(names, model.labels_, model.membership_, strict=True):
+    for name, label, fractions in zip(names, model.labels_, model.membership_, strict=True):
         quoted = '"' + name.replace('"', '""') + '"' if set(name) & set('",\n\r') else name
-        lines.append(",".join([quoted, str(label), *(f"{share:.6g}" for share in shares)]))
+        lines.append(",".join([quoted, str(label), *(f"{fraction:.6g}" for fraction in fractions)]))
     stream.write(("\n".join(lines) + "\n").encode("utf-8"))
 
 

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import latensor as lt
-from latensor.cli.compiling import compiling_told
+from latensor.cli.compiling import announce_compiling
 from latensor.cli.findings import say
 from latensor.cli.fit_input import Data, Reading
 from latensor.cli.fit_models import MODELS, Entry
@@ -81,7 +81,7 @@ class Run:
 
 def execute(run: Run) -> None:
     """Read the file and fit the model."""
-    with compiling_told(), progress_meter(run.console) as meter:
+    with announce_compiling(), progress_meter(run.console) as meter:
         meter.step(f"reading {run.reading.file}")
         data = run.data = run.entry.read(run.reading)
         say(run.console, f"{run.reading.file}: {data.shape}")

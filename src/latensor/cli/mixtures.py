@@ -24,7 +24,7 @@ from latensor.whole_files import whole_stream, whole_text
 def apply_model(
     path: Path, reading: Reading, out: Path | None, jobs: int | None, console: Console
 ) -> None:
-    """Write the shares of the topics in every document of a file.
+    """Write the fractions of the topics in every document of a file.
 
     Parameters
     ----------
@@ -45,11 +45,11 @@ def apply_model(
         else:
             n_documents, n_empty = _write_table(model, source, selector, out)
     where = "" if out is None else f", in {out}"
-    say(console, f"Shares of {model.n_components_} topics in {n_documents:,} documents{where}")
+    say(console, f"Fractions of {model.n_components_} topics in {n_documents:,} documents{where}")
     if n_empty:
         say(
             console,
-            f"Note: {n_empty:,} of them hold no word of the model; they have the shares of alpha",
+            f"Note: {n_empty:,} of them hold no word of the model; theirs are those of alpha",
         )
 
 
@@ -82,7 +82,7 @@ def _documents(model: Any, reading: Reading, meter: TopicMeter) -> tuple[Any, An
 
 
 def _mixtures(model: Any, source: Any, selector: Any) -> Iterator[tuple[Any, int]]:
-    """Shares (n_b, k) of every batch, and how many of its documents have no known word."""
+    """Fractions (n_b, k) of every batch, and how many of its documents have no known word."""
     for batch in source:
         counts = batch if selector is None else (batch @ selector).tocsr()
         lengths = np.asarray(counts.sum(axis=1)).ravel()
@@ -91,7 +91,7 @@ def _mixtures(model: Any, source: Any, selector: Any) -> Iterator[tuple[Any, int
 
 def _write_arrays(model: Any, source: Any, selector: Any, out: Path) -> tuple[int, int]:
     parts = list(_mixtures(model, source, selector))
-    mixtures = np.concatenate([shares for shares, _ in parts])
+    mixtures = np.concatenate([fractions for fractions, _ in parts])
     with whole_stream(out, gzipped=False) as stream:
         np.savez(stream, allow_pickle=False, mixtures=mixtures)
     return len(mixtures), sum(empty for _, empty in parts)
@@ -111,13 +111,13 @@ def _write_rows(model: Any, source: Any, selector: Any, stream: Any) -> tuple[in
     writer = csv.writer(stream, lineterminator="\n")
     header = ["document", *(f"topic_{j}" for j in range(model.n_components_))]
     number = n_empty = 0
-    for shares, empty in _mixtures(model, source, selector):
+    for fractions, empty in _mixtures(model, source, selector):
         # Not before the file has shown that it can be read.
         if header:
             writer.writerow(header)
             header = []
-        for row in shares.tolist():
-            writer.writerow([number, *(f"{share:.6g}" for share in row)])
+        for row in fractions.tolist():
+            writer.writerow([number, *(f"{fraction:.6g}" for fraction in row)])
             number += 1
         n_empty += empty
     if header:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 import latensor as lt
-from latensor.cli.compiling import compiling_told
+from latensor.cli.compiling import announce_compiling
 from latensor.cli.corpus import WORDING, Reading, stop_words_of
 from latensor.cli.findings import say
 from latensor.cli.progress import Meter, progress_meter
@@ -124,7 +124,7 @@ def _page(
         reproduction=Reproduction(
             command=options["command"],
             seed=settings["random_state"],
-            settings={"shown": f"{shown}.", "polish": str(model.status_)},
+            settings={"shown": f"{shown}.", "refinement": str(model.status_)},
         ),
     )
 
@@ -139,10 +139,12 @@ def print_learned_topics(model: Any, n_words: int, console: Console) -> None:
     selection = getattr(model, "selection_", None)
     if selection is not None:
         say(console, f"\n{WORDING(selection)}")
-    table = Table("topic", "share", "words")
-    shares = model.alpha_ / model.alpha_.sum()
-    for number, (share, words) in enumerate(zip(shares, model.top_words(n_words), strict=True)):
-        table.add_row(str(number), f"{100 * share:.1f} %", Text(" ".join(map(str, words))))
+    table = Table("topic", "fraction", "words")
+    fractions = model.alpha_ / model.alpha_.sum()
+    for number, (fraction, words) in enumerate(
+        zip(fractions, model.top_words(n_words), strict=True)
+    ):
+        table.add_row(str(number), f"{100 * fraction:.1f} %", Text(" ".join(map(str, words))))
     console.print(table)
     say(console, f"\n{WORDING(model.certificate_)}\n")
     stages = ", ".join(f"{name} {value:.2f} s" for name, value in model.stage_seconds_.items())
@@ -180,7 +182,7 @@ def fit_shards(
 
     views = options["views"]
     began = time.perf_counter()
-    with compiling_told(), progress_meter(console) as meter, wording.errors():
+    with announce_compiling(), progress_meter(console) as meter, wording.errors():
         source = lt.sources.shards(
             str(file),
             engine=options["engine"] or "local",

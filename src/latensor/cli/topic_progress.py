@@ -17,7 +17,7 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from latensor.cli.compiling import compiling_told
+from latensor.cli.compiling import announce_compiling
 
 # What the stages of a fit are called for people.
 _STAGES = {
@@ -26,7 +26,7 @@ _STAGES = {
     "subspace": "finding the subspace of the words",
     "moments": "gathering the third moment",
     "decomposition": "decomposing",
-    "polish": "refining",
+    "refinement": "refining",
     "weights": "weighing the topics",
 }
 
@@ -62,14 +62,14 @@ class TopicMeter:
             detail=f"{documents:,} documents, {rate:,.0f}/s",
         )
 
-    def stage(self, name: str, share: float) -> None:
-        """Show a stage of a fit and the share of it that is done; the callback of a model."""
+    def stage(self, name: str, fraction: float) -> None:
+        """Show a stage of a fit and the fraction of it that is done; the callback of a model."""
         text = _STAGES.get(name, name)
-        known = math.isfinite(share)
+        known = math.isfinite(fraction)
         if text != self._shown:
             self._begin(text, 1.0 if known else None)
         if known:
-            self._progress.update(self._task, completed=share)
+            self._progress.update(self._task, completed=fraction)
 
     @contextmanager
     def step(self, text: str, name: str | None = None) -> Iterator[None]:
@@ -80,8 +80,8 @@ class TopicMeter:
         if name is not None:
             self.seconds[name] = time.perf_counter() - began
 
-    def share(self, done: float, detail: str = "") -> None:
-        """Show which share of the present step is done."""
+    def fraction(self, done: float, detail: str = "") -> None:
+        """Show which fraction of the present step is done."""
         self._progress.update(self._task, total=1.0, completed=done, detail=detail)
 
     def _begin(self, text: str, total: float | None) -> None:
@@ -95,7 +95,7 @@ class TopicMeter:
 def topic_meter(console: Console) -> Iterator[TopicMeter]:
     """A meter that disappears when its work is done, and shows nothing in a pipe."""
     with (
-        compiling_told(),
+        announce_compiling(),
         Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),

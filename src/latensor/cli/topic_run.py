@@ -86,10 +86,10 @@ def learn(reading: Reading, wish: Wish, console: Console, n_examples: int) -> Le
 
 
 def _fitted(corpus: Corpus, wish: Wish, meter: TopicMeter) -> Any:
-    def show(stage: str, share: float) -> None:
+    def show(stage: str, fraction: float) -> None:
         # The choice of their number follows the reading, and tells nothing while it lasts.
-        chooses = wish.topics == "auto" and stage == "reading" and share >= 1
-        meter.stage("number of topics" if chooses else stage, float("nan") if chooses else share)
+        chooses = wish.topics == "auto" and stage == "reading" and fraction >= 1
+        meter.stage("number of topics" if chooses else stage, float("nan") if chooses else fraction)
 
     model: Any = lt.LatentDirichletAllocation(
         wish.topics, refine=wish.refine, random_state=wish.seed, n_jobs=wish.jobs, callback=show
@@ -110,7 +110,7 @@ def _described(
         seconds=meter.seconds,
         settings={
             "words": f"{corpus.remarks[-1]}.",
-            "polish": str(model.status_),
+            "refinement": str(model.status_),
         },
     )
     return page_of(
@@ -169,14 +169,14 @@ def print_topics(learned: Learned, console: Console) -> None:
                 f"{selection.n_components} is the largest number tried: more may predict better, "
                 "fewer are easier to read; --topics K takes as many as you say",
             )
-    table = Table("topic", "share", "words", "NPMI", "stability")
+    table = Table("topic", "fraction", "words", "NPMI", "stability")
     for column in (0, 1, 3):
         table.columns[column].justify = "right"
     for topic in page.topics:
         trust, style = _TRUST.get(topic.trust or "", ("unknown", ""))
         table.add_row(
             str(topic.number),
-            f"{100 * topic.share:.1f} %",
+            f"{100 * topic.fraction:.1f} %",
             Text(" ".join(word.text for word in topic.words)),
             "" if topic.coherence is None else f"{topic.coherence:.2f}",
             Text(trust, style=style),
@@ -184,11 +184,11 @@ def print_topics(learned: Learned, console: Console) -> None:
     console.print(table)
     say(
         console,
-        "share: of all words; NPMI: whether the words meet in documents, -1 to 1; stability: "
+        "fraction: of all words; NPMI: whether the words meet in documents, -1 to 1; stability: "
         "whether two halves of the documents agree",
     )
-    if page.polish is not None:
-        values = page.polish.perplexity
+    if page.refinement is not None:
+        values = page.refinement.perplexity
         say(
             console,
             f"Perplexity of words held out: {values[0]:,.0f} by moments, "

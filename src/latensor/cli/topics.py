@@ -82,8 +82,8 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
         number = -1.0
     if not (number >= 1 if isinstance(number, int) else 0 <= number <= 1):
         raise Refusal(
-            f"{parameter.opts[0]}={value} must be a number of documents (1, 2, ...) or a share of "
-            "them (0.0 to 1.0)"
+            f"{parameter.opts[0]}={value} must be a number of documents (1, 2, ...) or a fraction "
+            "of them (0.0 to 1.0)"
         )
     return number
 
@@ -102,7 +102,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     "--vocab",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="The words of uci and ldac columns, one a line; for text, the words to count.",
+    help="The words of uci and ldac columns, one per line; for text, the words to count.",
 )
 @click.option(
     "--format",
@@ -123,13 +123,13 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 @click.option(
     "--min-df",
     callback=_read_frequency,
-    metavar="N|SHARE",
+    metavar="N|FRACTION",
     help="Leave out words in fewer documents.  [default for text: 5; less below 1000 documents]",
 )
 @click.option(
     "--max-df",
     callback=_read_frequency,
-    metavar="N|SHARE",
+    metavar="N|FRACTION",
     help="Leave out words in more documents.  [default for text: 0.5]",
 )
 @click.option(
@@ -169,7 +169,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     "--out",
     type=Target(),
     metavar="FILE",
-    help="Where to write the report (.html) or, with --apply, the shares (.csv or .npz).",
+    help="Where to write the report (.html) or, with --apply, the fractions (.csv or .npz).",
 )
 @click.option("--title", metavar="TEXT", help="What the report calls it.  [default: FILE]")
 @click.option(
@@ -194,7 +194,7 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
     lowercased. Without --out and --save nothing is
     written. Topics and documents count from 0, as in Python.
 
-    With --apply, FILE is read with the words of a saved model, and the share of every topic in
+    With --apply, FILE is read with the words of a saved model, and the fraction of every topic in
     every document goes to --out or, as CSV, to the standard output.
     """
     if options["keep_stop_words"]:
@@ -218,7 +218,7 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             _refuse_learning(context)
             _check_suffix(out, (".csv", ".npz"))
             check_outputs({"--out": out}, [model, *_inputs(reading)])
-            # The standard output is for the shares.
+            # The standard output is for the fractions.
             with printing(stderr=True) as console:
                 apply_model(model, reading, out, options["jobs"], console)
             return

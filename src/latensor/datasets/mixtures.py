@@ -46,7 +46,7 @@ def make_spherical_mixture(
     affine_rank: int | None = None,
     random_state: RandomState = None,
 ) -> MixtureSample:
-    """Round Gaussian clusters at random places, to test and compare what finds them.
+    """Spherical Gaussian clusters at random places, to test and compare what finds them.
 
     Means are drawn from a Gaussian and scaled so that the two closest are `separation` apart;
     weights are drawn between 0.5 and 1.5 of their mean.
@@ -54,8 +54,8 @@ def make_spherical_mixture(
     Parameters
     ----------
     n_samples, n_features, n_components : int, samples n, dimension d and clusters k
-    separation : float, distance of the two closest means in mean deviations
-    variance : "differing" (deviations between 0.7 and 1.3) or "common" (1)
+    separation : float, distance of the two closest means in mean standard deviations
+    variance : "differing" (standard deviations between 0.7 and 1.3) or "common" (1)
     affine_rank : int, the dimension of the affine space that holds the means; None for as large
         as it can be
     random_state : seed
@@ -79,13 +79,13 @@ def make_diagonal_mixture(
 ) -> MixtureSample:
     """Gaussian clusters with independent features, to test and compare what finds them.
 
-    As `make_spherical_mixture`, but every feature of every cluster has a deviation of its own,
-    between 0.5 and 1.5.
+    As `make_spherical_mixture`, but every feature of every cluster has a standard deviation of its
+    own, between 0.5 and 1.5.
 
     Parameters
     ----------
     n_samples, n_features, n_components : int, samples n, dimension d and clusters k
-    separation : float, distance of the two closest means in mean deviations
+    separation : float, distance of the two closest means in mean standard deviations
     random_state : seed
     """
     rng = generator(random_state)
@@ -130,7 +130,7 @@ def make_multi_view(
     n_components : int
     kind : "gaussian" (views with correlated noise of unit size) or "categorical" (one-hot rows,
         whose probabilities are drawn from a Dirichlet distribution)
-    separation : float, distance of the two closest means of a Gaussian view in deviations
+    separation : float, distance of the two closest means of a Gaussian view in standard deviations
     random_state : seed
     """
     rng = generator(random_state)

@@ -128,7 +128,7 @@ def make_gaussian_hmm(
     n_samples, n_features, n_components : int, points in all n, their dimension d, states k
     n_sequences : int, of equal lengths up to one
     stay : float in [0, 1), as for `make_hmm`
-    separation : float, the mean distance of two means in units of the typical deviation
+    separation : float, the mean distance of two means in units of the typical standard deviation
     covariance : "spherical", "diag" or "full": how the covariances are drawn; variances lie
         between 1/2 and 2
     startprob, transmat : as for `make_hmm`

@@ -64,9 +64,9 @@ def make_ica(
     n_samples, n_features, n_components : int, samples n, sensors d and sources k <= d
     sources : "laplace", "uniform", "exponential", "binary", "student" (5 degrees of freedom) or
         "gaussian", or several of them, dealt out in turn
-    noise : float, root mean square deviation of the noise of a sensor, in units of the signal's
-    noise_kind : "isotropic", "diagonal" (deviations differ by up to a factor of 5) or "full" (a
-        random covariance)
+    noise : float, root mean square of the noise of a sensor, in units of the signal's
+    noise_kind : "isotropic", "diagonal" (standard deviations differ by up to a factor of 5) or
+        "full" (a random covariance)
     random_state : seed
     """
     rng = generator(random_state)
@@ -124,18 +124,19 @@ def make_pearson(
     Parameters
     ----------
     n_samples : int
-    separation : float, distance of the means in units of the mean deviation, which is 1
-    weight : float, share of the first component; None draws it between 0.3 and 0.7
-    ratio : float, deviation of the first over that of the second; None draws it between 0.5 and 2
+    separation : float, distance of the means in units of the mean standard deviation, which is 1
+    weight : float, fraction of the first component; None draws it between 0.3 and 0.7
+    ratio : float, standard deviation of the first over that of the second; None draws it between
+        0.5 and 2
     random_state : seed
     """
     rng = generator(random_state)
     n_samples = check_positive_int(n_samples, "n_samples")
-    share = rng.uniform(0.3, 0.7) if weight is None else float(weight)
+    fraction = rng.uniform(0.3, 0.7) if weight is None else float(weight)
     quotient = 2.0 ** rng.uniform(-1, 1) if ratio is None else float(ratio)
     for name, value, good in (
         ("separation", separation, separation >= 0),
-        ("weight", weight, 0 < share < 1),
+        ("weight", weight, 0 < fraction < 1),
         ("ratio", ratio, quotient > 0),
     ):
         if not good:
@@ -143,9 +144,9 @@ def make_pearson(
                 f"{name}={value!r} is out of range: weight lies between 0 and 1, ratio is "
                 "positive, separation not negative"
             )
-    weights = np.array([share, 1 - share])
+    weights = np.array([fraction, 1 - fraction])
     deviations = 2 * np.array([quotient, 1.0]) / (quotient + 1)
     means = rng.standard_normal() + separation * np.array([[-0.5], [0.5]])
-    labels = (rng.random(n_samples) >= share).astype(np.intp)
+    labels = (rng.random(n_samples) >= fraction).astype(np.intp)
     samples = means[labels] + deviations[labels, None] * rng.standard_normal((n_samples, 1))
     return MixtureSample(samples, labels, weights, means, deviations**2)

@@ -33,7 +33,7 @@ class TopicSample:
     topics : (k, V) array, rows are the probabilities of words in a topic
     alpha : (k,) array, Dirichlet parameters of the mixtures; for `make_single_topic` the
         probabilities of the topics
-    mixtures : (n, k) array, rows are the shares of topics in a document
+    mixtures : (n, k) array, rows are the fractions of topics in a document
     """
 
     counts: Any
@@ -120,16 +120,16 @@ def make_single_topic(
     """
     n_documents, n_features, n_components = check_shape(n_documents, n_features, n_components)
     mean, lengths = check_length(length, lengths)
-    shares = np.full(n_components, 1.0 / n_components)
+    fractions = np.full(n_components, 1.0 / n_components)
     if weights is not None:
-        shares = np.array(weights, dtype=np.float64)
-        valid = shares.shape == (n_components,) and np.isfinite(shares).all()
-        if not valid or (shares < 0).any() or shares.sum() <= 0:
+        fractions = np.array(weights, dtype=np.float64)
+        valid = fractions.shape == (n_components,) and np.isfinite(fractions).all()
+        if not valid or (fractions < 0).any() or fractions.sum() <= 0:
             raise InvalidInputError(
                 f"weights={weights!r} must hold n_components={n_components} numbers of at least "
                 "0 with a positive sum"
             )
-        shares /= shares.sum()
+        fractions /= fractions.sum()
     rng = generator(random_state)
     topics = draw_topics(
         rng,
@@ -138,13 +138,13 @@ def make_single_topic(
         check_exponent(word_exponent),
         check_positive(concentration, "concentration"),
     )
-    chosen = rng.choice(n_components, size=n_documents, p=shares)
+    chosen = rng.choice(n_components, size=n_documents, p=fractions)
     mixtures = np.zeros((n_documents, n_components))
     mixtures[np.arange(n_documents), chosen] = 1.0
     sizes = draw_lengths(rng, n_documents, mean, lengths)
     topic_counts = mixtures.astype(np.int64) * sizes[:, None]
     counts = draw_counts(rng, cumulated(topics), topic_counts, np.float64)
-    return TopicSample(counts, topics, shares, mixtures)
+    return TopicSample(counts, topics, fractions, mixtures)
 
 
 def check_exponent(word_exponent: object) -> float:

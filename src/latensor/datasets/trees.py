@@ -75,9 +75,9 @@ def make_tree(
         correlation = np.where(tree.parent >= 0, np.exp(-tree.length), 0.0)
         values = np.zeros((n_samples, len(tree)))
         for v in tree.preorder():
-            u, share = tree.parent[v], correlation[v]
+            u, fraction = tree.parent[v], correlation[v]
             noise = rng.standard_normal(n_samples)
-            values[:, v] = share * values[:, u] + np.sqrt(1 - share**2) * noise
+            values[:, v] = fraction * values[:, u] + np.sqrt(1 - fraction**2) * noise
         return TreeSample(values[:, :n_leaves], tree, None, None, correlation)
     start = _FREQUENCIES if model == "hky" else np.full(k, 1 / k)
     rates = np.ones(n_samples) if gamma is None else rng.gamma(gamma, 1 / gamma, n_samples)

@@ -28,7 +28,7 @@ from latensor.decomposition.tensor_pca import TensorPCA, tensor_pca
 from latensor.decomposition.tensor_train import tensor_train
 from latensor.decomposition.tucker import TuckerDecomposition, tucker
 
-# Where the modules of public names stood before they had folders.
+# Where the modules of the API stood before they had folders.
 for _name, _class in {
     "gauss_newton": GaussNewton,
     "iteration": Progress,

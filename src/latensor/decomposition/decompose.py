@@ -182,10 +182,10 @@ def decompose(
     rng = generator(random_state)
     small = prod(data.shape) <= _ONE_THREAD
     with watched(callback, progress) as watcher, one_blas_thread(small):
-        told = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
+        watching = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
         result = solve_overcomplete(data, rank, rng.spawn(1)[0], symmetric) if plain else None
         if result is None or not is_exact(result):
-            fitted: Decomposition = chosen(data, rank, rng, told, **arguments)
+            fitted: Decomposition = chosen(data, rank, rng, watching, **arguments)
             result = fitted if result is None or fitted.residual <= result.residual else result
         problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
@@ -208,10 +208,10 @@ def _modes(nonnegative: object) -> object:
 
 
 def _at_true_scale(callback: Callback, scale: float) -> Callback:
-    def told(state: Progress) -> Any:
+    def at_scale(state: Progress) -> Any:
         return callback(replace(state, _assemble=lambda: restored_tensor(state.tensor, scale)))
 
-    return told
+    return at_scale
 
 
 def _chosen(algorithm: Any, symmetric: bool | None) -> Any:

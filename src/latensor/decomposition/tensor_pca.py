@@ -259,7 +259,7 @@ def _leading(matrix: Any) -> Any:
 
 
 def _homotopy(tensor: Any, points: Any) -> Any:
-    """End points of power iterations on E T(u + t z, ..., u + t z), z normal, t falling to zero.
+    """End points of power iterations on E T(u + t z, ..., u + t z), z normal, t decreasing to zero.
 
     Up to the first order in t^2 its gradient is T(I, u, ..., u) + c t^2 tr(T)(I, u, ..., u) with
     c = (p - 1)(p - 2) / 2 and the partial trace tr(T) of order p - 2.

@@ -64,7 +64,7 @@ def coherence(top_words: Any, batches: Iterable[Any], measure: str = "npmi") -> 
 
 
 def _c_v(joint: Any) -> float:
-    """The measure of one topic, from the shares (n, n) of documents that hold two of its words."""
+    """The measure of one topic, from the fractions (n, n) of documents with two of its words."""
     single = np.diag(joint)
     seen = joint + _NEVER
     expected = np.maximum(np.outer(single, single), _NEVER)
@@ -76,10 +76,10 @@ def _c_v(joint: Any) -> float:
 
 def _npmi(both: Any, one: Any, other: Any, total: int) -> Any:
     seen = both > 0
-    share = np.where(seen, both, 1.0) / total
+    fraction = np.where(seen, both, 1.0) / total
     independent = np.where(seen, one * other, 1.0) / total**2
     # A pair in every document has no information to normalize by: it could not be more coherent.
-    certain = share >= 1.0
-    information = -np.log(np.where(certain, 0.5, share))
-    value = np.log(share / independent) / information
+    certain = fraction >= 1.0
+    information = -np.log(np.where(certain, 0.5, fraction))
+    value = np.log(fraction / independent) / information
     return np.where(seen, np.where(certain, 1.0, value), -1.0)

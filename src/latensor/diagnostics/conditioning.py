@@ -150,12 +150,12 @@ def unknown(rank: int, order: int, condition: ConditionNumber) -> Sensitivity:
 def _single(components: Components) -> Sensitivity:
     freedom = np.array([[d - 1.0 for d in components.shape]])
     total = 1 + (freedom[:, 0] if components.symmetric else freedom.sum(axis=1))
-    share = components.order if components.symmetric else 1
+    fraction = components.order if components.symmetric else 1
     return Sensitivity(
         ConditionNumber(1.0, True, "one component"),
         np.sqrt(total),
         np.ones(1),
-        np.sqrt(freedom / share) / components.magnitudes[:, None],
+        np.sqrt(freedom / fraction) / components.magnitudes[:, None],
     )
 
 

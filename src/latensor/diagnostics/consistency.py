@@ -59,13 +59,13 @@ def consistency_of(components: Components, data: Contractible) -> float | None:
         return None
     known: dict[int, Any] = {}
     operands = []
-    share = components.magnitudes ** (1.0 / order)
+    fraction = components.magnitudes ** (1.0 / order)
     for mode, factor in enumerate(components.factors):
         if id(factor) not in known:
             inverse = _left_inverse(factor)
             if inverse is None:
                 return None
-            known[id(factor)] = inverse / share[:, None]
+            known[id(factor)] = inverse / fraction[:, None]
         inverse = known[id(factor)]
         if mode == 0:
             inverse = inverse * (components.magnitudes / components.weights)[:, None]

@@ -33,7 +33,7 @@ class MixtureCertificate(Findings):
         means; infinite where they are affinely dependent
     gap : float, the smallest spread of the means over the largest that noise gives: below 1 it
         cannot be told from noise
-    separation : float, the smallest distance of two means in units of their deviation
+    separation : float, the smallest distance of two means in units of their standard deviation
     spread : float, the widest component over what its variance and noise explain: above 1.25 one
         component covers several clusters, or clusters are not of the assumed shape; NaN without
         samples at hand
@@ -78,9 +78,9 @@ class MixtureCertificate(Findings):
 
 
 def smallest_separation(means: Any, deviations: Any) -> float:
-    """The smallest distance of two means (k, d), in units of the larger deviation (k,) or (k, d).
+    """The smallest distance of two means (k, d) over the larger standard deviation.
 
-    Infinite for one component.
+    These are (k,) or (k, d). Infinite for one component.
     """
     if len(means) < 2:
         return float("inf")

@@ -13,7 +13,7 @@ from latensor.decomposition.decompose import decompose
 # How noise is fitted, and data to be held against it: ranks are told apart by more than optima of
 # nearly the same loss differ by, and by far more than steps of 1e-5 gain.
 FIT = Automatic(tol=1e-5, thorough=False)
-# Share of the entries that the bound may charge for all ranks together before it is too crude.
+# Fraction of the entries that the bound may charge for all ranks together before it is too crude.
 _CRUDE = 0.5
 # Simulated noise tensors: their number, for tensors up to that many entries and beyond.
 _SIMULATIONS = ((1_000, 8), (math.inf, 3))
@@ -26,8 +26,8 @@ class NoiseLimit:
 
     A component explains at most the squared spectral norm of the noise, which for unit variance is
     below (sum over modes of root d)^2 (Chevet's inequality; from order 3 on the mean of the norm
-    is 5 to 10 % lower, its fluctuations are of order one). In small tensors that is a large share
-    of all there is, and later components find less: there, fits of simulated noise tell.
+    is 5 to 10 % lower, its fluctuations are of order one). In small tensors that is a large
+    fraction of all there is, and later components find less: there, fits of simulated noise tell.
 
     Parameters
     ----------
@@ -64,7 +64,7 @@ class NoiseLimit:
         return self.freedom(rank) >= self.entries / 2
 
     def log_left(self, rank: int) -> float:
-        """Logarithm of the least share of the energy of noise that a fit of `rank` leaves."""
+        """Logarithm of the least fraction of the energy of noise that a fit of `rank` leaves."""
         if rank not in self._known:
             bound = 1.0 - rank * self.charge / self.entries
             value = math.log(bound) if bound > 0 else -math.inf

@@ -222,8 +222,8 @@ class Examination:
         """What a larger rank explains, in units of what it could explain of noise alone."""
         floor = self.exact_residual**2 * self.squared_norm
         gain = math.log(max(self.losses[rank], floor) / max(self.losses[larger], floor))
-        share = self.entries / self.limit.freedom(rank)
-        return gain / (-self.limit.log_left(larger - rank) * share)
+        fraction = self.entries / self.limit.freedom(rank)
+        return gain / (-self.limit.log_left(larger - rank) * fraction)
 
     def excess_kurtosis(self, rank: int) -> float:
         """Of the entries that a fit leaves over: about 0 for Gaussian noise, large for outliers.

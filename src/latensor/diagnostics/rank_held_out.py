@@ -20,10 +20,10 @@ from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
 
-# The share of the observed entries that each split holds back.
+# The fraction of the observed entries that each split holds back.
 _HELD_BACK = 0.1
 # A rank is beaten by a larger one that predicts better by so many standard errors and by this
-# share of the squared error.
+# fraction of the squared error.
 _STANDARD_ERRORS = 2.0
 _WORTH_A_COMPONENT = 1e-2
 # Relative error of a prediction that leaves nothing over.

@@ -19,7 +19,8 @@ SUMMARIES = {
     "uncertain": "Usable, with the reservations marked [!] above.",
     "unstable": "Do not interpret these components before what is marked [!!] is resolved.",
 }
-# Share of the energy left over above which the reader is told that the components are little of it.
+# Fraction of the energy left over above which the reader is told that the components are little of
+# it.
 _UNEXPLAINED = 0.5
 
 

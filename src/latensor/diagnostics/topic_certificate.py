@@ -34,7 +34,7 @@ class TopicCertificate(Findings):
     condition : float, ratio of the largest to the weakest eigenvalue
     effective_size : float, number of equally weighted documents worth as much
     n_documents, n_empty, n_short : int, documents, without words, with fewer than three
-    polished : bool, whether the topics rest on the likelihood too, and not on the moments alone
+    refined : bool, whether the topics rest on the likelihood too, and not on the moments alone
     """
 
     eigenvalue_ratio: float
@@ -45,7 +45,7 @@ class TopicCertificate(Findings):
     n_documents: int
     n_empty: int
     n_short: int
-    polished: bool = False
+    refined: bool = False
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -70,7 +70,7 @@ class TopicCertificate(Findings):
             CAUTION: "the last topics are supported weakly",
             BAD: "the last topics are not supported by the moments: take fewer, or more documents",
         }[level]
-        if level == BAD and self.polished:
+        if level == BAD and self.refined:
             level = CAUTION
             tail = "the last topics are supported by the likelihood only, not by the moments"
         return Statement(
@@ -93,23 +93,23 @@ class TopicCertificate(Findings):
         if shaky:
             text += f"; {shaky} of {len(known)} move by more than {_SHAKY}"
             level = CAUTION if level == GOOD else level
-        if level == BAD and self.polished:
+        if level == BAD and self.refined:
             level = CAUTION
             text += "; refinement has brought them nearer, by how much is not known"
         return Statement("stability", level, text + ".")
 
     def _fit(self) -> Statement:
-        share = self.off_diagonal
-        level = _level(share, _FITS, _MISFITS)
+        fraction = self.off_diagonal
+        level = _level(fraction, _FITS, _MISFITS)
         tail = {
             GOOD: "the documents look like mixtures of topics",
             CAUTION: "words also depend on each other in ways that topics do not explain",
             BAD: "the documents are not well described by topics",
         }[level]
-        if level == BAD and self.polished:
+        if level == BAD and self.refined:
             level = CAUTION
         return Statement(
-            "fit", level, f"{share:.1%} of the third moment is left unexplained: {tail}."
+            "fit", level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
         )
 
     def _conditioning(self) -> Statement:

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array
 from latensor.engines import LocalEngine
 from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
-from latensor.estimation.collection_answers import answer_collections
+from latensor.estimation.collection_inference import answer_collections
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed

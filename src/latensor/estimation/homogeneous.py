@@ -19,8 +19,8 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import diagonalize
 from latensor.exceptions import InvalidInputError
 
-# A component of less than this share of the mean weight is not read off, but noise.
-_LEAST_SHARE = 0.05
+# A component of less than this fraction of the mean weight is not read off, but noise.
+_LEAST_FRACTION = 0.05
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class HomogeneousMixture:
     vectors : (k, k), column j is v_j = sqrt(w_j) (1, y_j), orthonormal
     weights : (k,), at least a twentieth of the mean weight
     points : (k, k - 1), the whitened means y_j
-    off_diagonal : float, share of the third moment that no rotation explains: 0 for exact
+    off_diagonal : float, fraction of the third moment that no rotation explains: 0 for exact
         moments; above 0.15 the components are often not those of the mixture
     """
 
@@ -91,7 +91,7 @@ def read_homogeneous(
             vectors = _orthonormal(algorithm(tensor, size, rng))
             off_diagonal = _off_diagonal(tensor[:, :, 1:], vectors)
     vectors = vectors * np.where(vectors[0] < 0, -1.0, 1.0)
-    weights = np.maximum(vectors[0] ** 2, _LEAST_SHARE / size)
+    weights = np.maximum(vectors[0] ** 2, _LEAST_FRACTION / size)
     points = (vectors[1:] / np.sqrt(weights)).T
     return HomogeneousMixture(vectors, weights / weights.sum(), points, off_diagonal)
 

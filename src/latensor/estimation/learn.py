@@ -184,8 +184,8 @@ class Model(Generic[State]):
     def responsibilities(self, frame: Frame, state: State, units: Batch) -> Array:
         """The probability (m, k) of components given rows, times the root of the row's weight."""
         logs = self.log_density(frame, state, units)
-        shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
-        return np.asarray(shares * np.sqrt(units.weights)[:, None])
+        fractions = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+        return np.asarray(fractions * np.sqrt(units.weights)[:, None])
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         """The frame, by any number of folds; wider for a stream, which sees more data later."""

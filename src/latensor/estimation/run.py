@@ -116,13 +116,13 @@ class Run:
         self.n_folds += 1
         key = f"{self.n_folds:04d} {name}"
         counted = Counted(start.empty())
-        found = self._made(key, counted, self._told(name))
+        found = self._folded(key, counted, self._partition_callback(name))
         self._check_count(found.count)
         self.tell(name)
         result: A = found.inner
         return result
 
-    def _told(self, name: str) -> Callable[[int], object] | None:
+    def _partition_callback(self, name: str) -> Callable[[int], object] | None:
         """Tells the callback, where it wants to know, which fraction of the shards is done."""
         partition = getattr(self._callback, "partition", None)
         if partition is None:
@@ -130,7 +130,7 @@ class Run:
         count = len(self.source.shards)
         return lambda done: partition(name, done / count)
 
-    def _made(
+    def _folded(
         self, key: str, counted: Counted, told: Callable[[int], object] | None = None
     ) -> Counted:
         """A fold, or what the journal knows of it: one that was interrupted gives the same bits."""

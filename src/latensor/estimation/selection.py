@@ -152,9 +152,9 @@ def reproduction(first: Array, second: Array) -> Array:
     Rows count by the squares of what they are multiplied with: give r sqrt(w) for weights w.
     """
     columns = []
-    for shares in (first, second):
-        norms = np.linalg.norm(shares, axis=0)
-        columns.append(shares / np.where(norms > 0, norms, 1.0))
+    for fractions in (first, second):
+        norms = np.linalg.norm(fractions, axis=0)
+        columns.append(fractions / np.where(norms > 0, norms, 1.0))
     one, other = columns
     return ratios_of(1 - one.T @ other, 1 - one.T @ one, 1 - other.T @ other)
 

@@ -29,7 +29,7 @@ def rank_by_gap(variances: Any, dimension: int) -> int:
 
     Parameters
     ----------
-    variances : (m,) array in falling order, the leading ones
+    variances : (m,) array in decreasing order, the leading ones
     dimension : int, the number of all variances, of which the given ones are the first
     """
     values = np.asarray(variances, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""The public names for type checkers; at run time they load lazily, see `__init__.py`."""
+"""The API for type checkers; at run time they load lazily, see `__init__.py`."""
 
 from latensor.estimation.files import load as load
 from latensor.models.graphs.estimator import MixedMembershipBlockModel as MixedMembershipBlockModel

@@ -76,15 +76,15 @@ class WordCoreSums(Closing):
         }
         for half, part in enumerate(prepared.halves):
             base = np.minimum(part.lengths, self.cap)
-            share = base if part.weights is None else base * part.weights
-            singles, pairs, _ = tuple_coefficients(part.lengths, share)
+            fraction = base if part.weights is None else base * part.weights
+            singles, pairs, _ = tuple_coefficients(part.lengths, fraction)
             projected = part.project(self._words(part.dtype))
             with one_blas_thread():
                 found["first"][half] = singles @ projected
                 found["second"][half] = weighed_rows(projected, pairs).T @ projected
             found["repeated"][half] = part.spread(pairs.astype(part.dtype)[:, None])[:, 0]
-            found["weights"][half] = share.sum(), share[part.lengths > 1].sum()
-            found["squares"][half] = (base * share).sum()
+            found["weights"][half] = fraction.sum(), fraction[part.lengths > 1].sum()
+            found["squares"][half] = (base * fraction).sum()
         return found
 
     @property

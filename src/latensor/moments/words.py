@@ -7,7 +7,7 @@ For a document with counts c (V,) and length m, the average over ordered pairs a
     triples  (c^(x)3 - sum_t c_t sym3(e_t, e_t, c) + 2 sum_t c_t e_t^(x)3) / (m (m - 1) (m - 2))
 
 where sym3 sums the three placements. Words are scaled by s (V,), so that frequent ones do not
-drown the others, and the moments are only ever taken along a basis Q (V, r): the pairs as
+hide the others, and the moments are only ever taken along a basis Q (V, r): the pairs as
 E2 Q (V, r), the triples as E3(Q, Q, Q) (r, r, r). Nothing of size V x V is formed.
 
 Documents are weighted by min(m, cap): a long one tells more, up to a point. They fall into two

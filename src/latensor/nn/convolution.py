@@ -218,8 +218,8 @@ class _FactorizedConv(torch.nn.Module):  # type: ignore[misc]
         if self.method == "cp":
             cp = decompose(kernel.flatten(2), int(self.ranks[0] or 1)).tensor
             # Norms shared evenly: one factor's gradients would otherwise be far above the others'.
-            share = cp.weights.abs() ** (1 / 3)
-            out, inner, area = (f * share for f in cp.factors)
+            fraction = cp.weights.abs() ** (1 / 3)
+            out, inner, area = (f * fraction for f in cp.factors)
             return [inner.T, area.T, out * cp.weights.sign()]
         if self.method == "tucker":
             kept = {m: r for m, r in enumerate(self.ranks) if r is not None}

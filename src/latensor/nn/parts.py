@@ -66,7 +66,7 @@ def standard_variance(fan_in: int) -> float:
 def fill(parameters: list[Any], n_terms: int, variance: float) -> None:
     """Normal entries for which the weights that are made of them have a given variance.
 
-    A sum of `n_terms` products of N independent entries of deviation s has the variance
+    A sum of `n_terms` products of N independent entries of standard deviation s has the variance
     n_terms s^(2 N).
     """
     deviation = (variance / n_terms) ** (1 / (2 * len(parameters)))

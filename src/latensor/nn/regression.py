@@ -237,8 +237,8 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         if self.method == "cp":
             found = decompose(tensor, self.ranks[0]).tensor
             factors = list(found.factors)
-            share = found.weights.abs() ** (1 / len(factors))
-            scaled = [f * share for f in factors]
+            fraction = found.weights.abs() ** (1 / len(factors))
+            scaled = [f * fraction for f in factors]
             scaled[0] = scaled[0] * found.weights.sign()
             return scaled
         if self.method == "tucker":

@@ -208,9 +208,9 @@ def _two_factors(W: Any, P: Any, root: Any, back: Any, rank: int) -> tuple[Any, 
 
 def _balanced(A: Any, right: Any) -> tuple[Any, Any]:
     a, b = A.norm(dim=0), right.flatten(1).norm(dim=1)
-    share = torch.where((a > 0) & (b > 0), (b / a.clamp(min=1e-300)).sqrt(), torch.ones_like(a))
-    share = torch.where(share > 0, share, torch.ones_like(share))
-    return A * share, right / share.reshape(-1, *[1] * (right.ndim - 1))
+    fraction = torch.where((a > 0) & (b > 0), (b / a.clamp(min=1e-300)).sqrt(), torch.ones_like(a))
+    fraction = torch.where(fraction > 0, fraction, torch.ones_like(fraction))
+    return A * fraction, right / fraction.reshape(-1, *[1] * (right.ndim - 1))
 
 
 def _convolution(

@@ -18,19 +18,20 @@ from latensor.plots.density import density
 from latensor.plots.figures import new_figure
 
 _MOST_POINTS = 4000
-# Ellipses reach two deviations; more components than this overlap in any plane, and reach one.
+# Ellipses reach two standard deviations; more components than this overlap in any plane, and reach
+# one.
 _ROOMY = 12
 # Features that an axis names.
 _NAMED = 3
 
 
 def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Figure:
-    """Draw a mixture: samples by component, ellipses of two deviations, and the weights.
+    """Draw a mixture: samples by component, ellipses of two standard deviations, and the weights.
 
     Two features are drawn as they are. Of more, the plane is that in which the means, in units of
-    the deviations within components, spread the most. One feature is drawn by `density`. At most
-    4000 samples are shown, those with gaps where the model expects them, and with more than 12
-    components ellipses of one deviation.
+    the standard deviations within components, spread the most. One feature is drawn by `density`.
+    At most 4000 samples are shown, those with gaps where the model expects them, and with more than
+    12 components ellipses of one standard deviation.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def clusters(model: Any, X: Any, *, names: Sequence[object] | None = None) -> Fi
     axis.set_ylabel(plane.labels[1])
     shown = "" if total == len(points) else f"{len(points):,} of "
     components = "1 component" if count == 1 else f"{count} components"
-    reach = "two deviations" if count <= _ROOMY else "one deviation"
+    reach = "two standard deviations" if count <= _ROOMY else "one standard deviation"
     axis.set_title(f"{components}, {shown}{total:,} samples; ellipses of {reach}", fontsize=10)
     tidy(axis)
     _draw_weights(bars, weights, colours)
@@ -141,8 +142,8 @@ class _Plane:
         values, vectors = np.linalg.svd(spread, full_matrices=False)[1:]
         rank = min(int((values > 1e-9 * max(values[0], 1e-300)).sum()), 2, len(weights) - 1)
         kept = vectors[:rank]
-        shares = values**2 / max(float((values**2).sum()), 1e-300)
-        texts = [f"direction {j}: {100 * shares[j]:.3g} % of the spread" for j in range(rank)]
+        fractions = values**2 / max(float((values**2).sum()), 1e-300)
+        texts = [f"direction {j}: {100 * fractions[j]:.3g} % of the spread" for j in range(rank)]
         if rank < 2:
             # What the means leave open, the samples fill.
             left = (samples - samples.mean(axis=0)) / scale

@@ -66,19 +66,19 @@ def communities(model: Any, adjacency: Any) -> Figure:
     edges.set_xlabel("to node")
     edges.set_ylabel("from node")
     edges.tick_params(labelsize=8)
-    shares = figure.add_subplot(grid[0, 1])
+    fractions = figure.add_subplot(grid[0, 1])
     bottoms = np.zeros(n)
     for c in range(k):
         values = membership[order, c]
-        shares.fill_between(
+        fractions.fill_between(
             np.arange(n), bottoms, bottoms + values, color=colours[c], step="mid", linewidth=0
         )
         bottoms += values
-    shares.set_xlim(-0.5, n - 0.5)
-    shares.set_ylim(0, 1)
-    shares.set_title("memberships of the nodes, in the same order", fontsize=10)
-    shares.set_xlabel("node")
-    tidy(shares)
+    fractions.set_xlim(-0.5, n - 0.5)
+    fractions.set_ylim(0, 1)
+    fractions.set_title("memberships of the nodes, in the same order", fontsize=10)
+    fractions.set_xlabel("node")
+    tidy(fractions)
     rates = figure.add_subplot(grid[1, 1])
     block = np.asarray(model.block_matrix_)
     shown = rates.imshow(block, cmap="Blues", vmin=0.0)

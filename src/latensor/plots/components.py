@@ -35,7 +35,7 @@ def components(
     Parameters
     ----------
     decomposition : Decomposition, CPTensor or pair (weights, factors); or a TuckerTensor or its
-        decomposition, whose rows are the directions of each mode, with the share of the core's
+        decomposition, whose rows are the directions of each mode, with the fraction of the core's
         energy along each
     modes : modes to draw, all by default
     labels : mapping from modes, or sequence with one entry per mode: one number or word per index;
@@ -97,25 +97,27 @@ def _directions(
     for column, (axis, count) in enumerate(zip(axes, counts, strict=True)):
         others = tuple(m for m in range(core.ndim) if m != axis.mode)
         energy = ((core / scale) ** 2).sum(axis=others)
-        shares = energy / (float(energy.sum()) or 1.0)
+        fractions = energy / (float(energy.sum()) or 1.0)
         for row in range(max(counts)):
             panel = panels[row, column]
             if row >= count:
                 panel.set_axis_off()
                 continue
             axis.draw(panel, _real_and_imaginary(matrices[axis.mode][:, row]))
-            panel.set_title(_percent(shares[row]), fontsize=8, pad=2)
+            panel.set_title(_percent(fractions[row]), fontsize=8, pad=2)
         axis.finish(panels[count - 1, column])
         panels[count - 1, column].tick_params(labelbottom=True)
         if core.shape[axis.mode] > count:
             left = core.shape[axis.mode] - count
-            axis_text = f"{axis.name}, and {left} more with {_percent(shares[count:].sum())}"
+            axis_text = f"{axis.name}, and {left} more with {_percent(fractions[count:].sum())}"
             panels[count - 1, column].set_xlabel(axis_text, fontsize=10)
     for row in range(max(counts)):
         if panels[row, 0].axison:
             _name_row(panels[row, 0], f"direction {row}")
     core_shape = " x ".join(str(d) for d in tucker.ranks)
-    figure.suptitle(f"core {core_shape}; above each direction its share of the energy", fontsize=10)
+    figure.suptitle(
+        f"core {core_shape}; above each direction its fraction of the energy", fontsize=10
+    )
     return figure
 
 
@@ -178,5 +180,5 @@ def _number(value: Any) -> str:
     return f"{value:,.0f}" if 1e3 <= magnitude < 1e6 else f"{value:.3g}"
 
 
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %" if share >= 1e-3 else f"{100 * share:.1g} %"
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.1f} %" if fraction >= 1e-3 else f"{100 * fraction:.1g} %"

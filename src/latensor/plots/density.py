@@ -75,7 +75,7 @@ def draw_densities(
     named = len(means) <= _MOST_NAMED
     dashes = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
     for j, colour in enumerate(colours):
-        label = f"{j}: weight {weights[j]:.3g}, mean {means[j]:.4g}, deviation {deviations[j]:.3g}"
+        label = f"{j}: weight {weights[j]:.3g}, mean {means[j]:.4g}, SD {deviations[j]:.3g}"
         shown = each[:, j] > 1e-3 * each[:, j].max()
         axis.plot(
             grid[shown],

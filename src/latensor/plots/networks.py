@@ -77,7 +77,7 @@ def regressions(model: Any, X: Any, y: Any) -> Figure:
     fitted, k = means[np.arange(len(chosen)), owners], len(model.weights_)
     colours = np.array(in_turn(k))
     figure = new_figure(10.0, 4.6)
-    points, shares = figure.subplots(1, 2, width_ratios=(1.8, 1.0))
+    points, fractions = figure.subplots(1, 2, width_ratios=(1.8, 1.0))
     size = float(np.clip(6000 / len(chosen), 5.0, 18.0))
     points.scatter(fitted, y[chosen], s=size, c=colours[owners], alpha=0.5, linewidths=0,
                    rasterized=True)  # fmt: skip
@@ -87,10 +87,10 @@ def regressions(model: Any, X: Any, y: Any) -> Figure:
     points.set_ylabel("target")
     points.set_title(f"{len(chosen):,} of {len(y):,} samples", fontsize=10)
     tidy(points)
-    shares.barh(np.arange(k), np.asarray(model.weights_, dtype=float), color=colours)
-    number_ticks(shares, k)
-    shares.invert_yaxis()
-    shares.set_xlabel("weight")
-    shares.set_ylabel("component")
-    tidy(shares)
+    fractions.barh(np.arange(k), np.asarray(model.weights_, dtype=float), color=colours)
+    number_ticks(fractions, k)
+    fractions.invert_yaxis()
+    fractions.set_xlabel("weight")
+    fractions.set_ylabel("component")
+    tidy(fractions)
     return figure

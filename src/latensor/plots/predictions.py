@@ -48,8 +48,8 @@ def predictions(model: Any, X: Any, y: Any) -> Figure:
     panel.plot(ends, ends, color="0.4", linewidth=1, linestyle="--")
     left = float(((observed - found) ** 2).sum())
     spread = float(((observed - observed.mean(axis=0)) ** 2).sum())
-    share = f", R² {1 - left / spread:.3f} on these rows" if spread > 0 else ""
-    panel.set_title(f"{len(found):,} rows{share}", fontsize=9, loc="left")
+    fraction = f", R² {1 - left / spread:.3f} on these rows" if spread > 0 else ""
+    panel.set_title(f"{len(found):,} rows{fraction}", fontsize=9, loc="left")
     panel.set_xlabel("observed")
     panel.set_ylabel("predicted")
     if found.shape[1] > 1:

@@ -13,8 +13,9 @@ from latensor.plots.colours import checked_model, checked_names, in_turn, number
 from latensor.plots.factors import GREY
 from latensor.plots.figures import new_figure
 
-# Half of the room that a trace may fill, in steps between traces, and the deviations it shows.
-_SHARE, _REACH = 0.6, 3.0
+# Half of the room that a trace may fill, in steps between traces, and the standard deviations it
+# shows.
+_FRACTION, _REACH = 0.6, 3.0
 _MOST_WORDS = 24
 # Kurtoses beyond this many times the median would hide all others: their bars are cut.
 _FARTHEST = 8.0
@@ -23,7 +24,7 @@ _FARTHEST = 8.0
 def signals(
     model: Any, X: Any, *, names: Sequence[object] | None = None, n_rows: int = 500
 ) -> Figure:
-    """Draw the sources of an ICA: their course, their kurtosis, and their share in every sensor.
+    """Draw the sources of an ICA: their course, their kurtosis, and their fraction in every sensor.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def _draw_course(axis: Any, sources: Any, colours: list[str]) -> None:
         course = sources[:, j] - sources[:, j].mean()
         # One spike must not paint over its neighbours.
         reach = max(float(np.abs(course).max()), _REACH * float(course.std())) or 1.0
-        axis.plot(at, j - _SHARE * course / reach, color=colours[j], linewidth=0.8)
+        axis.plot(at, j - _FRACTION * course / reach, color=colours[j], linewidth=0.8)
     number_ticks(axis, count)
     axis.set_ylim(count - 0.4, -0.6)
     axis.set_xlim(0, max(len(sources) - 1, 1))

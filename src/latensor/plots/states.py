@@ -1,4 +1,4 @@
-"""A hidden Markov model at a glance: rows and their states, transitions, emissions."""
+"""A hidden Markov model in one figure: rows and their states, transitions, emissions."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def states(
     """Draw a hidden Markov model: the first rows with their states, transitions, emissions.
 
     Of points the feature that tells the states apart best is drawn over the rows, and the means
-    of all features in units of their deviation; of more than 40 features or symbols, those that
-    differ most between states.
+    of all features in units of their standard deviation; of more than 40 features or symbols, those
+    that differ most between states.
 
     Parameters
     ----------
@@ -85,10 +85,10 @@ def states(
     if symbols:
         _draw_probabilities(emissions, figure, table, named)
     elif table.shape[1] == 1:
-        shares = np.bincount(path, minlength=count) / len(path)
+        fractions = np.bincount(path, minlength=count) / len(path)
         deviations = np.sqrt(np.asarray(model.covars_)[:, 0, 0])
         values = rows[:, 0]
-        draw_densities(emissions, values, np.ones(len(values)), shares, table[:, 0], deviations)
+        draw_densities(emissions, values, np.ones(len(values)), fractions, table[:, 0], deviations)
         emissions.set_xlabel("feature 0" if names is None else named[0])
         emissions.set_title("emissions, weighted by the rows of the states", fontsize=10)
     else:
@@ -97,7 +97,7 @@ def states(
 
 
 def _telling(model: Any, means: Any) -> Any:
-    """How far the means of a feature lie apart, in deviations within the states, (p,)."""
+    """How far the means of a feature lie apart, in standard deviations within the states, (p,)."""
     within = np.einsum("jaa->ja", np.asarray(model.covars_)).mean(axis=0)
     return means.var(axis=0) / np.maximum(within, 1e-300)
 
@@ -184,7 +184,7 @@ def _draw_means(
             axis.text(j, i, f"{value:.3g}", ha="center", va="center", fontsize=8, color=ink)
     _name_columns(axis, [names[j] for j in columns], len(means), "feature")
     axis.set_title("means; red is above the average of all rows", fontsize=10)
-    bar = figure.colorbar(shown, ax=axis, shrink=0.8, label="in deviations")
+    bar = figure.colorbar(shown, ax=axis, shrink=0.8, label="in standard deviations")
     bar.ax.tick_params(labelsize=8)
 
 

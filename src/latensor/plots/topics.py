@@ -35,8 +35,8 @@ def topics(model: Any, *, names: Sequence[object] | None = None) -> Figure:
     known = getattr(model, "vocabulary_", None) if names is None else names
     words = checked_names(known, components.shape[1], "names", "word")
     sizes = np.asarray(model.alpha_ if hasattr(model, "alpha_") else model.weights_, dtype=float)
-    shares = sizes / sizes.sum()
-    order = np.argsort(-shares, kind="stable")[:_MOST_TOPICS]
+    fractions = sizes / sizes.sum()
+    order = np.argsort(-fractions, kind="stable")[:_MOST_TOPICS]
     across = min(_ACROSS, len(order))
     down = -(-len(order) // across)
     figure = new_figure(2.6 * across + 0.4, 0.4 + 1.9 * down)
@@ -49,10 +49,10 @@ def topics(model: Any, *, names: Sequence[object] | None = None) -> Figure:
         panel.barh(places, 100 * components[j, chosen], color=BLUE, height=0.72)
         panel.set_yticks(places, [words[i] for i in chosen], fontsize=8)
         panel.invert_yaxis()
-        panel.set_title(f"topic {j}: {100 * shares[j]:.3g} %", fontsize=9, loc="left")
+        panel.set_title(f"topic {j}: {100 * fractions[j]:.3g} %", fontsize=9, loc="left")
         tidy(panel)
         panel.tick_params(axis="y", length=0)
-    left = len(shares) - len(order)
+    left = len(fractions) - len(order)
     note = "probability of a word in its topic, in %" + (
         f"; {left} smaller topics are not shown" if left else ""
     )

@@ -21,7 +21,7 @@ _MOST_NAMED = 150
 
 
 def tree(model: Any, *, names: Sequence[object] | None = None) -> Figure:
-    """Draw the tree of a `LatentTree`, rooted in the middle of its longest path for display.
+    """Draw the tree of a `LatentTree`, rooted at the midpoint of its longest path for display.
 
     Edges that fewer than 95 in 100 resamples support are drawn in orange with their support.
 
@@ -102,7 +102,7 @@ def tree(model: Any, *, names: Sequence[object] | None = None) -> Figure:
 
 
 def _rooted(found: Any) -> tuple[list[int], list[float], list[float], list[int]]:
-    """Parents, lengths, support and preorder, with a root in the middle of the longest path."""
+    """Parents, lengths, support and preorder, with a root at the midpoint of the longest path."""
     numbers = [str(i) for i in range(found.n_observed)]
     text = format_newick(found, numbers, root="midpoint")
     again = parse_newick(text, numbers, keep_root=True)[0]

@@ -57,10 +57,10 @@ class LinearFamily(Family[State]):
         from latensor.refinement.gaussian_kernels._kernels import normalize_rows
 
         features = prepared.rows
-        shares = features @ np.ascontiguousarray(self.densities.natural(state))
-        total = float(normalize_rows(shares, prepared.weights))
+        fractions = features @ np.ascontiguousarray(self.densities.natural(state))
+        total = float(normalize_rows(fractions, prepared.weights))
         return {
-            "features": shares.T @ features,
+            "features": fractions.T @ features,
             "log_likelihood": total,
             "weight": prepared.weight,
         }

@@ -63,17 +63,17 @@ def passes(
     def fold(start: Statistics[State]) -> Statistics[State]:
         return start.update(points)
 
-    climb = em(
+    em_fit = em(
         fold, family, state, max_iter=n_passes, tol=_NOT_WORTH, accelerate=accelerate, prepared=True
     )
-    return climb.state, climb.log_likelihood
+    return em_fit.state, em_fit.log_likelihood
 
 
 def spreads(family: GaussianFamily, sample: Points, state: MixtureState) -> Any:
     """How much wider than its diagonal or spherical variances every component is, (k,).
 
     For the rows that each component owns, the largest eigenvalue of their scatter in units of its
-    deviations (1 for a component that fits), over the largest that noise alone gives,
+    standard deviations (1 for a component that fits), over the largest that noise alone gives,
     (1 + sqrt(d / N_j))^2 (Marchenko and Pastur).
     """
     count, width = state.means.shape
@@ -141,7 +141,7 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     logs = family.joint(state, sample)
     largest = logs.max(axis=1)
     totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
-    shares = np.exp(logs - totals[:, None])
+    fractions = np.exp(logs - totals[:, None])
     one, other = np.triu_indices(count, 1)
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     needed = (float(costs.min()) + _LEAST_EXPECTED) * sample.weight
@@ -149,9 +149,9 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     wide = np.zeros(count, dtype=bool)
     if kind not in (FULL, TIED):
         wide = spreads(family, sample, state) > EDGE_FACTOR
-    unusual = _unusual(axes_to_split(family, sample, state, shares), wide, family.width)
+    unusual = _unusual(axes_to_split(family, sample, state, fractions), wide, family.width)
     for split, axis in unusual:
-        pair, gain = _local(family, sample, state, split, axis, totals, shares[:, split], needed)
+        pair, gain = _local(family, sample, state, split, axis, totals, fractions[:, split], needed)
         wider = _expanded(family, state, split, pair)
         # Merges may take in one of the halves: two components can cover the same two clusters.
         rest = np.flatnonzero(np.arange(count) != split)
@@ -182,11 +182,11 @@ def fits(family: GaussianFamily, sample: Points, state: MixtureState) -> bool:
     if (state.weights * sample.weight).min() < _judged(family.width):
         return False
     logs = family.joint(state, sample)
-    shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    fractions = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     wide = np.zeros(len(state.weights), dtype=bool)
     if family.covariance_type not in (FULL, TIED):
         wide = spreads(family, sample, state) > EDGE_FACTOR
-    usual = not _unusual(axes_to_split(family, sample, state, shares), wide, family.width)
+    usual = not _unusual(axes_to_split(family, sample, state, fractions), wide, family.width)
     return usual and not family.collapsed(state, sample.weight).any()
 
 
@@ -242,7 +242,7 @@ def axes_to_split(
     family: GaussianFamily,
     sample: Points,
     state: MixtureState,
-    shares: Any,
+    fractions: Any,
 ) -> list[tuple[float, int, Any]]:
     """Axes (d,) along which rows of components are not normal: statistic, component, axis.
 
@@ -253,7 +253,7 @@ def axes_to_split(
 
     Parameters
     ----------
-    shares : (n, k), responsibilities
+    fractions : (n, k), responsibilities
     """
     kind, (count, width) = family.covariance_type, state.means.shape
     result: list[tuple[float, int, Any]] = []
@@ -261,8 +261,8 @@ def axes_to_split(
         roots = inverse_factors(cholesky(state.covariances))
         average = np.tensordot(state.weights, roots @ np.swapaxes(roots, 1, 2), axes=1)
     for j in range(count):
-        rows = np.flatnonzero(shares[:, j] > _OWNED)
-        masses = shares[rows, j] * sample.weights[rows]
+        rows = np.flatnonzero(fractions[:, j] > _OWNED)
+        masses = fractions[rows, j] * sample.weights[rows]
         if float(masses.sum()) < _judged(width):
             continue
         gaps = sample.rows[rows] - state.means[j]
@@ -289,7 +289,7 @@ def axes_to_split(
 
 
 def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:
-    """Two halves of component j along an axis of one deviation: the moments of half Gaussians."""
+    """Two halves of component j along an axis of one standard deviation, as half Gaussians."""
     shift = np.sqrt(2 / np.pi) * axis
     kind, width = family.covariance_type, family.width
     means = np.stack([state.means[j] + shift, state.means[j] - shift])
@@ -312,7 +312,7 @@ def _local(
     j: int,
     axis: Any,
     totals: Any,
-    share: Any,
+    fraction: Any,
     needed: float,
 ) -> tuple[MixtureState, float]:
     """The halves of component j after passes over its rows, all others fixed, and the gain.
@@ -321,9 +321,9 @@ def _local(
     """
     from latensor.refinement.gaussian_kernels._kernels import normalize_rows
 
-    rows = np.flatnonzero(share > _OWNED)
+    rows = np.flatnonzero(fraction > _OWNED)
     points = sample.take(rows)
-    rest = totals[rows] + np.log(np.maximum(1 - share[rows], 1e-300))
+    rest = totals[rows] + np.log(np.maximum(1 - fraction[rows], 1e-300))
     pair = split(family, state, j, axis)
     before = float(points.weights @ totals[rows])
     value = -np.inf
@@ -334,9 +334,9 @@ def _local(
         last, value = value, float(normalize_rows(logs, points.weights)) - before
         if value + left * (value - last) < needed:
             break
-        shares = np.ascontiguousarray(logs[:, :2])
-        found = family.maximize(family.sums(pair, points, shares), pair)
-        mass = float(shares.sum()) / float(sample.weights.sum())
+        fractions = np.ascontiguousarray(logs[:, :2])
+        found = family.maximize(family.sums(pair, points, fractions), pair)
+        mass = float(fractions.sum()) / float(sample.weights.sum())
         covariances = state.covariances if family.covariance_type == TIED else found.covariances
         pair = MixtureState(found.weights * mass, found.means, covariances)
     return pair, value

@@ -75,16 +75,16 @@ def by_labels(
 
     Covariances are shrunk towards the pooled one by d + 1 rows, so that none is singular.
     """
-    shares = np.zeros((len(points), count))
-    shares[np.arange(len(points)), labels] = points.weights
-    return from_responsibilities(family, points, shares, shrink)
+    fractions = np.zeros((len(points), count))
+    fractions[np.arange(len(points)), labels] = points.weights
+    return from_responsibilities(family, points, fractions, shrink)
 
 
 def from_responsibilities(
-    family: GaussianFamily, points: Points, shares: Any, shrink: bool = False
+    family: GaussianFamily, points: Points, fractions: Any, shrink: bool = False
 ) -> MixtureState:
     """The mixture that responsibilities times weights (n, k) give."""
-    kind, width, count = family.covariance_type, family.width, shares.shape[1]
+    kind, width, count = family.covariance_type, family.width, fractions.shape[1]
     total = points.weights.sum()
     mean = points.weights @ points.rows / total
     variances = points.weights @ (points.rows - mean) ** 2 / total
@@ -98,7 +98,7 @@ def from_responsibilities(
     if kind != TIED:
         alike = np.broadcast_to(alike, (count, *np.shape(alike))).copy()
     like = MixtureState(np.full(count, 1 / count), np.tile(mean, (count, 1)), alike)
-    state = family.maximize(family.sums(like, points, shares), like)
+    state = family.maximize(family.sums(like, points, fractions), like)
     if shrink and kind in (FULL, DIAG):
         counts = state.weights * total
         pooled = np.tensordot(state.weights, state.covariances, axes=1)

@@ -30,7 +30,7 @@ def classical_scaling(distances: Floats) -> tuple[Floats, float]:
     Returns
     -------
     places : (k, 2) array
-    shown : float, share of the variation that two dimensions hold
+    shown : float, fraction of the variation that two dimensions hold
     """
     size = len(distances)
     squared = distances**2
@@ -53,9 +53,9 @@ def classical_scaling(distances: Floats) -> tuple[Floats, float]:
     return places, min(shown, 1.0)
 
 
-def radii(shares: Floats, width: float, height: float, least: float, most: float) -> Floats:
-    """Radii of circles whose area goes with the share, together a fifth of the map."""
-    ratio = shares / shares.max() if shares.max() > 0 else np.ones_like(shares)
+def radii(fractions: Floats, width: float, height: float, least: float, most: float) -> Floats:
+    """Radii of circles whose area goes with the fraction, together a fifth of the map."""
+    ratio = fractions / fractions.max() if fractions.max() > 0 else np.ones_like(fractions)
     largest = math.sqrt(0.2 * width * height / (math.pi * ratio.sum()))
     return np.maximum(np.sqrt(ratio) * min(largest, most), least)
 

@@ -27,7 +27,7 @@ def cards(page: TopicPage) -> Markup:
     """The section of all topics, with what sorts and filters them."""
     near = _neighbours(page)
     order = places(page.topics)
-    shown = sorted(range(len(page.topics)), key=lambda i: order[i]["share"])
+    shown = sorted(range(len(page.topics)), key=lambda i: order[i]["fraction"])
     return element(
         "section",
         element("h2", "Topics", id="topics-heading"),
@@ -54,8 +54,8 @@ def places(topics: Sequence[Topic]) -> list[dict[str, int]]:
     Trust goes by level, then by split-half distance. Ties go by number.
     """
 
-    def share(topic: Topic) -> tuple[float, ...]:
-        return (-topic.share,)
+    def fraction(topic: Topic) -> tuple[float, ...]:
+        return (-topic.fraction,)
 
     def trust(topic: Topic) -> tuple[float, ...]:
         distance = topic.split_half_distance
@@ -67,7 +67,7 @@ def places(topics: Sequence[Topic]) -> list[dict[str, int]]:
     def by_number(topic: Topic) -> tuple[float, ...]:
         return ()
 
-    keys = {"share": share, "trust": trust, "coherence": coherence, "number": by_number}
+    keys = {"fraction": fraction, "trust": trust, "coherence": coherence, "number": by_number}
     found: list[dict[str, int]] = [{} for _ in topics]
     for name, key in keys.items():
         order = sorted(range(len(topics)), key=lambda i: (*key(topics[i]), topics[i].number))
@@ -79,7 +79,7 @@ def places(topics: Sequence[Topic]) -> list[dict[str, int]]:
 def _controls(page: TopicPage) -> list[Markup | None]:
     """What changes the list; all but the choice of words needs a script and is hidden without."""
     topics = page.topics
-    sortings = [("share", "size")]
+    sortings = [("fraction", "size")]
     if any(topic.trust or topic.split_half_distance is not None for topic in topics):
         sortings.append(("trust", "trust"))
     if any(topic.coherence is not None for topic in topics):
@@ -180,7 +180,7 @@ def _card(topic: Topic, near: Sequence[Topic], order: Mapping[str, int]) -> Mark
             ),
             element(
                 "p",
-                element("span", element("strong", percent(topic.share)), " of all words"),
+                element("span", element("strong", percent(topic.fraction)), " of all words"),
                 _chip(topic),
                 class_="meta",
             ),
@@ -258,7 +258,7 @@ def _documents(documents: Sequence[ExampleDocument]) -> Markup | None:
             element(
                 "p",
                 element("bdi", shorten(document.name, 80)),
-                element("span", f"{percent(document.share)} of it", class_="value"),
+                element("span", f"{percent(document.fraction)} of it", class_="value"),
                 class_="document-name",
             ),
             element("blockquote", shorten(document.excerpt, _EXCERPT_LENGTH), dir="auto")

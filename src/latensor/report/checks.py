@@ -41,8 +41,8 @@ def require_finite(
         raise InvalidInputError(f"{name} is {value!r}: it must be {bounds}")
 
 
-def require_share(value: object, name: str) -> None:
-    """Refuse anything but a share of a whole; rounding may carry it a hair above one."""
+def require_fraction(value: object, name: str) -> None:
+    """Refuse anything but a fraction of a whole; rounding may carry it a hair above one."""
     require_finite(value, name, 0.0, 1.000001)
 
 

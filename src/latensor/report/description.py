@@ -12,8 +12,8 @@ from latensor.exceptions import InvalidInputError
 from latensor.report.checks import (
     require_count,
     require_finite,
+    require_fraction,
     require_level,
-    require_share,
     require_text,
 )
 
@@ -28,7 +28,7 @@ class TopicWord:
     Attributes
     ----------
     text : str, the word; shown as it is, whatever it holds
-    probability : float, share of the topic's words that are this word
+    probability : float, fraction of the topic's words that are this word
     lift : float or None, how many times more frequent the word is here than in the whole corpus
     """
 
@@ -38,7 +38,7 @@ class TopicWord:
 
     def __post_init__(self) -> None:
         require_text(self.text, "TopicWord.text")
-        require_share(self.probability, f"probability of {self.text!r}")
+        require_fraction(self.probability, f"probability of {self.text!r}")
         if self.lift is not None:
             require_finite(self.lift, f"lift of {self.text!r}", least=0.0)
 
@@ -50,18 +50,18 @@ class ExampleDocument:
     Attributes
     ----------
     name : str, how the reader finds the document: its number, line or title
-    share : float, share of the document's words that belong to the topic
+    fraction : float, fraction of the document's words that belong to the topic
     excerpt : str, some of its text; the page cuts it after about 400 characters
     """
 
     name: str
-    share: float
+    fraction: float
     excerpt: str = ""
 
     def __post_init__(self) -> None:
         require_text(self.name, "ExampleDocument.name")
         require_text(self.excerpt, f"excerpt of document {self.name!r}")
-        require_share(self.share, f"share of document {self.name!r}")
+        require_fraction(self.fraction, f"fraction of document {self.name!r}")
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Topic:
     Attributes
     ----------
     number : int, at least 0, how the topic is called everywhere (`#topic-7` leads to it)
-    share : float, its share of all words of the corpus
+    fraction : float, its fraction of all words of the corpus
     words : its most probable words, best first; at least one
     typical_words : its words by relevance, which favours words that are rare elsewhere; may be
         empty
@@ -85,7 +85,7 @@ class Topic:
     """
 
     number: int
-    share: float
+    fraction: float
     words: Sequence[TopicWord]
     typical_words: Sequence[TopicWord] = ()
     documents: Sequence[ExampleDocument] = ()
@@ -99,7 +99,7 @@ class Topic:
         require_count(self.number, "number of a topic")
         object.__setattr__(self, "number", int(self.number))
         where = f"topic {self.number}"
-        require_share(self.share, f"share of {where}")
+        require_fraction(self.fraction, f"fraction of {where}")
         require_text(self.name, f"name of {where}")
         require_text(self.trust_note, f"trust_note of {where}")
         if not self.words:
@@ -138,7 +138,7 @@ class Spectrum:
 
 
 @dataclass(frozen=True)
-class Polish:
+class RefinementHistory:
     """Held-out perplexity along the likelihood refinement.
 
     Attributes
@@ -155,8 +155,8 @@ class Polish:
     def __post_init__(self) -> None:
         if len(self.passes) != len(self.perplexity) or not len(self.passes):
             raise InvalidInputError(
-                f"a polish has {len(self.passes)} passes and {len(self.perplexity)} perplexities: "
-                "give one perplexity for each pass, or leave polish=None"
+                f"{len(self.passes)} passes and {len(self.perplexity)} perplexities: "
+                "give one perplexity for each pass, or leave refinement=None"
             )
         for i, (done, value) in enumerate(zip(self.passes, self.perplexity, strict=True)):
             require_finite(done, f"passes[{i}] of the refinement", least=0.0)
@@ -275,7 +275,7 @@ class TopicPage:
     n_empty_documents : int, documents without any word of the vocabulary, which were dropped
     n_short_documents : int, documents of fewer than three words, used for what they can give
     distances : (k, k) array or None, how far apart the topics are, in the order of `topics`
-    spectrum, polish, choice, reproduction : or None
+    spectrum, refinement, choice, reproduction : or None
     certificate : findings, in the order in which they are shown
     verdict : "good", "caution", "bad" or None: how far to trust the whole; None is the worst of
         the certificate
@@ -291,7 +291,7 @@ class TopicPage:
     n_short_documents: int = 0
     distances: Any = None
     spectrum: Spectrum | None = None
-    polish: Polish | None = None
+    refinement: RefinementHistory | None = None
     choice: CountChoice | None = None
     certificate: Sequence[Statement] = ()
     verdict: Level | None = None

@@ -1,11 +1,17 @@
-"""Why to believe it: certificate, spectrum, the polish and the choice of the number of topics."""
+"""Why to believe it: certificate, spectrum, refinement and choice of the number of topics."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from latensor.report.charts import line_chart, spectrum_chart
-from latensor.report.description import CountChoice, Polish, Spectrum, Statement, TopicPage
+from latensor.report.description import (
+    CountChoice,
+    RefinementHistory,
+    Spectrum,
+    Statement,
+    TopicPage,
+)
 from latensor.report.markup import Markup, element
 from latensor.report.wording import MARKS, TRUST, counted, number
 
@@ -47,7 +53,7 @@ def evidence(page: TopicPage) -> Markup | None:
     figures = [
         _choice(page.choice) if page.choice else None,
         _spectrum(page.spectrum) if page.spectrum else None,
-        _polish(page.polish) if page.polish else None,
+        _refinement(page.refinement) if page.refinement else None,
     ]
     if not any(figures):
         return None
@@ -114,24 +120,28 @@ def _spectrum(spectrum: Spectrum) -> Markup:
     )
 
 
-def _polish(polish: Polish) -> Markup:
-    kept = polish.passes[-1] if polish.kept is None else polish.kept
-    at = list(polish.passes).index(kept)
-    first, last = polish.perplexity[0], polish.perplexity[at]
+def _refinement(refinement: RefinementHistory) -> Markup:
+    kept = refinement.passes[-1] if refinement.kept is None else refinement.kept
+    at = list(refinement.passes).index(kept)
+    first, last = refinement.perplexity[0], refinement.perplexity[at]
     text = (
         f"Perplexity of words held out goes from {number(first)} to {number(last)} in "
         f"{number(kept)} passes over the corpus (lower is better)."
     )
-    if at < len(polish.passes) - 1:
+    if at < len(refinement.passes) - 1:
         text += " Later passes did not help; their topics were not kept."
     rows = [
         (number(done), number(value), "kept" if i == at else "")
-        for i, (done, value) in enumerate(zip(polish.passes, polish.perplexity, strict=True))
+        for i, (done, value) in enumerate(
+            zip(refinement.passes, refinement.perplexity, strict=True)
+        )
     ]
     return _figure(
         "Likelihood refinement",
         text,
-        line_chart(polish.passes, polish.perplexity, kept, "pass", "held-out perplexity", text),
+        line_chart(
+            refinement.passes, refinement.perplexity, kept, "pass", "held-out perplexity", text
+        ),
         _table(("pass", "held-out perplexity", ""), rows, at),
     )
 

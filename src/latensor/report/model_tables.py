@@ -40,7 +40,7 @@ def _room(width: int, taken: int) -> int:
 
 
 def _telling(means: Any, within: Any) -> Any:
-    """Features by how far apart their means are, in deviations."""
+    """Features by how far apart their means are, in standard deviations."""
     return np.argsort(-means.var(axis=0) / np.maximum(within, 1e-300), kind="stable")
 
 
@@ -59,7 +59,7 @@ def mixture_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> R
     named = _numbered(names, means.shape[1])
     room = _room(width, 34 if spherical else 22)
     chosen = np.sort(_telling(means, within)[:room])
-    head = ["component", "weight", *(["std. deviation"] if spherical else [])]
+    head = ["component", "weight", *(["standard deviation"] if spherical else [])]
     head += [f"mean {named[i]}" for i in chosen]
     rows = []
     for j, weight in enumerate(model.weights_):
@@ -111,19 +111,24 @@ def unit_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows
 
 
 def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
-    """Shares of the rows (in the long run, where there are none), stays, and what is emitted."""
+    """Fractions of the rows (in the long run, without rows), self-transitions, emissions."""
     count = len(model.startprob_)
     if data:
         states = model.predict(*data)
-        shares = np.bincount(states, minlength=count) / len(states)
+        fractions = np.bincount(states, minlength=count) / len(states)
     else:
-        shares = _long_run(model.transmat_)
-    stays = np.diag(model.transmat_)
-    runs = 1 / np.maximum(1 - stays, 1e-12)
+        fractions = _long_run(model.transmat_)
+    self_transitions = np.diag(model.transmat_)
+    runs = 1 / np.maximum(1 - self_transitions, 1e-12)
     head = ["state", "fraction", "self-transition", "mean dwell time"]
     rows = [
-        [str(j), number(share), number(stays[j]), number(runs[j]) if runs[j] < 1e9 else "all"]
-        for j, share in enumerate(shares)
+        [
+            str(j),
+            number(fraction),
+            number(self_transitions[j]),
+            number(runs[j]) if runs[j] < 1e9 else "all",
+        ]
+        for j, fraction in enumerate(fractions)
     ]
     if hasattr(model, "emissionprob_"):
         named = _numbered(names, model.emissionprob_.shape[1])
@@ -142,13 +147,13 @@ def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Row
 
 
 def _long_run(transmat: Any) -> Any:
-    """The stationary distribution (k,); where there are several, the one from equal shares."""
-    shares = np.full(len(transmat), 1 / len(transmat))
+    """The stationary distribution (k,); where there are several, the one from equal fractions."""
+    fractions = np.full(len(transmat), 1 / len(transmat))
     step = (np.asarray(transmat) + np.eye(len(transmat))) / 2
     for _ in range(64):
         # The square of the lazy chain has the same limits, and gets there in few steps.
         step = step @ step
-    found = shares @ step
+    found = fractions @ step
     return found / found.sum()
 
 
@@ -158,19 +163,19 @@ def source_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Ro
     rows = []
     for j in range(model.mixing_.shape[1]):
         noise = model.noise_variance_[j]
-        heard = leading(model.mixing_[:, j], named)
+        sensors = leading(model.mixing_[:, j], named)
         shown = number(noise) if np.isfinite(noise) else "unknown"
-        rows.append([str(j), number(model.kurtosis_[j]), shown, heard])
+        rows.append([str(j), number(model.kurtosis_[j]), shown, sensors])
     return ["source", "kurtosis", "noise", "strongest in"], rows
 
 
 def principal_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
-    """Shares of the variance, and the features that make a direction."""
-    shares = 100 * np.asarray(model.explained_variance_ratio_)
+    """Fractions of the variance, and the features that make a direction."""
+    fractions = 100 * np.asarray(model.explained_variance_ratio_)
     named = _numbered(names, model.components_.shape[1])
     rows = [
-        [str(j), f"{share:.3g} %", f"{total:.4g} %", leading(model.components_[j], named)]
-        for j, (share, total) in enumerate(zip(shares, np.cumsum(shares), strict=True))
+        [str(j), f"{fraction:.3g} %", f"{total:.4g} %", leading(model.components_[j], named)]
+        for j, (fraction, total) in enumerate(zip(fractions, np.cumsum(fractions), strict=True))
     ]
     return ["direction", "variance", "cumulative", "features"], rows
 
@@ -221,15 +226,15 @@ def tree_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows
 
 
 def topic_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
-    """Shares of the topics and their most probable words."""
-    shares = model.alpha_ / model.alpha_.sum() if hasattr(model, "alpha_") else model.weights_
+    """Fractions of the topics and their most probable words."""
+    fractions = model.alpha_ / model.alpha_.sum() if hasattr(model, "alpha_") else model.weights_
     count = max(_FEATURES, min(_WORDS, (width - 24) // 10))
     named = _numbered(names, model.components_.shape[1])
     rows = []
-    for j, share in enumerate(shares):
+    for j, fraction in enumerate(fractions):
         chosen = np.argsort(-model.components_[j], kind="stable")[:count]
-        rows.append([str(j), f"{100 * share:.3g} %", ", ".join(named[i] for i in chosen)])
-    return ["topic", "share", "words"], rows
+        rows.append([str(j), f"{100 * fraction:.3g} %", ", ".join(named[i] for i in chosen)])
+    return ["topic", "fraction", "words"], rows
 
 
 def component_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
@@ -333,7 +338,7 @@ def rows_of(
     ----------
     model : a fitted estimator or a decomposition
     names : what the features are called; by default what the model knows, else numbers
-    data : what it was fitted to, X first; shares of states are then those of the rows
+    data : what it was fitted to, X first; fractions of states are then those of the rows
     width : int, characters that there is room for
     """
     tables = (_TABLES[cls.__name__] for cls in type(model).__mro__ if cls.__name__ in _TABLES)

@@ -117,18 +117,20 @@ def _trust_bar(rated: list[Level], total: int) -> Markup:
     words = [f"{many} {_RATED[level]}" for level, many in found]
     if unknown:
         words.append(f"{unknown} not rated")
-    shares = [element("i", class_=f"{level} w{round(100 * many / total)}") for level, many in found]
+    fractions = [
+        element("i", class_=f"{level} w{round(100 * many / total)}") for level, many in found
+    ]
     return element(
         "div",
-        element("div", shares, class_="stack", aria_hidden="true"),
+        element("div", fractions, class_="stack", aria_hidden="true"),
         element("p", f"Of {counted(total, 'topic')}: ", ", ".join(words), "."),
     )
 
 
 def _largest(page: TopicPage) -> Markup:
     """The largest topics in a line each."""
-    order = sorted(page.topics, key=lambda topic: (-topic.share, topic.number))[:_LARGEST]
-    most = max(topic.share for topic in order) or 1.0
+    order = sorted(page.topics, key=lambda topic: (-topic.fraction, topic.number))[:_LARGEST]
+    most = max(topic.fraction for topic in order) or 1.0
     rows = [
         element(
             "li",
@@ -136,8 +138,8 @@ def _largest(page: TopicPage) -> Markup:
                 "a",
                 element("span", str(topic.number), class_="number"),
                 element("bdi", headline(topic, words=4), class_="words-line"),
-                element("span", percent(topic.share), class_="value"),
-                element("i", class_=f"b w{round(100 * topic.share / most)}", aria_hidden="true"),
+                element("span", percent(topic.fraction), class_="value"),
+                element("i", class_=f"b w{round(100 * topic.fraction / most)}", aria_hidden="true"),
                 href=f"#topic-{topic.number}",
             ),
         )

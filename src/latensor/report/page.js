@@ -86,7 +86,7 @@
   }
 
   function largest() {
-    return cards.reduce((a, b) => (+a.dataset.share < +b.dataset.share ? a : b)).dataset.topic;
+    return cards.reduce((a, b) => (+a.dataset.fraction < +b.dataset.fraction ? a : b)).dataset.topic;
   }
 
   function select(topic) {

@@ -12,7 +12,7 @@ from latensor.report.reproducing import reproducing
 from latensor.report.topic_map import topic_map
 from latensor.report.wording import percent
 
-# Share of the differences from which on a map needs no word of warning.
+# Fraction of the differences from which on a map needs no word of warning.
 _FAITHFUL = 0.9
 
 

@@ -14,14 +14,14 @@ from latensor.report.description import TopicWord
 
 
 def probable_words(
-    topics: Any, shares: Any, vocabulary: Sequence[str] | None = None, n_words: int = 10
+    topics: Any, fractions: Any, vocabulary: Sequence[str] | None = None, n_words: int = 10
 ) -> list[tuple[TopicWord, ...]]:
     """The most probable words of each topic.
 
     Parameters
     ----------
     topics : (k, V) array, rows are probabilities
-    shares : (k,) array, share of each topic in the corpus, from which lifts are computed
+    fractions : (k,) array, fraction of each topic in the corpus, from which lifts are computed
     vocabulary : (V,) words; None shows numbers
     n_words : int, at most so many
 
@@ -29,25 +29,25 @@ def probable_words(
     -------
     list of k tuples of TopicWord, most probable first, ties in the order of the vocabulary
     """
-    return relevant_words(topics, shares, vocabulary, n_words, balance=1.0)
+    return relevant_words(topics, fractions, vocabulary, n_words, balance=1.0)
 
 
 def relevant_words(
     topics: Any,
-    shares: Any,
+    fractions: Any,
     vocabulary: Sequence[str] | None = None,
     n_words: int = 10,
     balance: float = 0.6,
 ) -> list[tuple[TopicWord, ...]]:
     """The words that are typical for each topic: frequent in it, and rarer elsewhere.
 
-    With p(w|t) a word's probability in a topic and p(w) = sum_t share_t p(w|t) its probability in
-    the corpus, words are ordered by b log p(w|t) + (1 - b) log(p(w|t) / p(w)), b the `balance`.
+    With p(w|t) a word's probability in a topic and p(w) = sum_t fraction_t p(w|t) its probability
+    in the corpus, words are ordered by b log p(w|t) + (1 - b) log(p(w|t) / p(w)), b the `balance`.
 
     Parameters
     ----------
     topics : (k, V) array, rows are probabilities
-    shares : (k,) array, share of each topic in the corpus
+    fractions : (k,) array, fraction of each topic in the corpus
     vocabulary : (V,) words; None shows numbers
     n_words : int, at most so many
     balance : float from 0 (only lift) to 1 (only probability)
@@ -56,7 +56,7 @@ def relevant_words(
     -------
     list of k tuples of TopicWord, most relevant first, ties in the order of the vocabulary
     """
-    probabilities, weights = _checked(topics, shares)
+    probabilities, weights = _checked(topics, fractions)
     wanted = check_positive_int(n_words, "n_words")
     size = probabilities.shape[1]
     if vocabulary is not None and len(vocabulary) != size:
@@ -65,7 +65,7 @@ def relevant_words(
         )
     if not 0.0 <= balance <= 1.0:
         raise InvalidInputError(f"balance={balance!r} must be a number from 0 to 1")
-    # A word of a topic without any share has no place in the corpus, and still a finite lift.
+    # A word of a topic without any fraction has no place in the corpus, and still a finite lift.
     corpus = np.maximum(weights @ probabilities, 1e-12)
     found = []
     for row in probabilities:
@@ -108,9 +108,9 @@ def hellinger_distances(topics: Any) -> Floats:
     return distances
 
 
-def _checked(topics: Any, shares: Any) -> tuple[Floats, Floats]:
+def _checked(topics: Any, fractions: Any) -> tuple[Floats, Floats]:
     probabilities = np.asarray(topics, dtype=np.float64)
-    weights = np.asarray(shares, dtype=np.float64)
+    weights = np.asarray(fractions, dtype=np.float64)
     if probabilities.ndim != 2 or 0 in probabilities.shape:
         raise InvalidInputError(
             f"topics must be a (k, V) matrix, and have shape {probabilities.shape}"
@@ -122,9 +122,9 @@ def _checked(topics: Any, shares: Any) -> tuple[Floats, Floats]:
         raise InvalidInputError(f"topics[{empty}] is zero everywhere: rows are probabilities")
     if weights.shape != probabilities.shape[:1]:
         raise InvalidInputError(
-            f"shares have shape {weights.shape}, and {len(probabilities)} topics need "
+            f"fractions have shape {weights.shape}, and {len(probabilities)} topics need "
             f"({len(probabilities)},)"
         )
     if not np.all(np.isfinite(weights)) or np.any(weights < 0) or not weights.sum() > 0:
-        raise InvalidInputError("shares must be finite, at least 0 and not all 0")
+        raise InvalidInputError("fractions must be finite, at least 0 and not all 0")
     return probabilities, weights / weights.sum()

@@ -1,4 +1,4 @@
-"""The map of topics: circles by share, near each other if the topics are alike."""
+"""The map of topics: circles by fraction, near each other if the topics are alike."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def topic_map(page: TopicPage) -> tuple[Markup, float]:
 
     Returns
     -------
-    Markup, and the share of the variation between topics that two dimensions hold
+    Markup, and the fraction of the variation between topics that two dimensions hold
     """
     places, shown = classical_scaling(page.distances)
     drawings = [_draw(page, places, form) for form in _formats(len(page.topics))]
@@ -57,8 +57,8 @@ def topic_map(page: TopicPage) -> tuple[Markup, float]:
 
 
 def _draw(page: TopicPage, places: Floats, form: _Format) -> Markup:
-    shares = np.array([topic.share for topic in page.topics], dtype=np.float64)
-    radius = radii(shares, form.width, form.height, form.least_radius, form.most_radius)
+    fractions = np.array([topic.fraction for topic in page.topics], dtype=np.float64)
+    radius = radii(fractions, form.width, form.height, form.least_radius, form.most_radius)
     upright = form.height > 1.1 * form.width
     moved = spread(places[:, ::-1] if upright else places, radius, form.width, form.height, 6.0)
     texts = [
@@ -78,7 +78,7 @@ def _draw(page: TopicPage, places: Floats, form: _Format) -> Markup:
         page.topics, moved, radius, texts, labels, strict=True
     ):
         inside = label is not None and label.inside
-        tip = f"Topic {topic.number}: {headline(topic)} ({percent(topic.share)})"
+        tip = f"Topic {topic.number}: {headline(topic)} ({percent(topic.fraction)})"
         if topic.trust is not None:
             tip += f", {TRUST[topic.trust]}"
         circles.append(

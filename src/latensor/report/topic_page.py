@@ -16,7 +16,7 @@ from latensor.report.description import (
     CountEvidence,
     ExampleDocument,
     Level,
-    Polish,
+    RefinementHistory,
     Reproduction,
     Spectrum,
     Statement,
@@ -28,7 +28,7 @@ from latensor.report.reading import hellinger_distances, probable_words, relevan
 _PACKAGES = ("latensor", "numpy", "scipy", "numba", "scikit-learn")
 _VERDICTS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
 _LEVELS: dict[str, Level] = {"good": "good", "caution": "caution", "bad": "bad"}
-# A document of three words is all of one topic by chance: shares count as if so many words of
+# A document of three words is all of one topic by chance: fractions count as if so many words of
 # other topics stood in every document.
 _WORDS_OF_DOUBT = 5
 # Candidates for every example shown: some turn out to have the same text.
@@ -47,18 +47,18 @@ class _Documents(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class CorpusShares:
+class CorpusFractions:
     """How the topics are spread over a corpus.
 
     Attributes
     ----------
-    shares : (k,) share of all words that belong to each topic
+    fractions : (k,) fraction of all words that belong to each topic
     n_tokens : int, words in all
-    leading : for every topic its documents as (number, share), largest share first
+    leading : for every topic its documents as (number, fraction), largest fraction first
     contents : number of a leading document to (columns of its words, counts)
     """
 
-    shares: Any
+    fractions: Any
     n_tokens: int
     leading: list[list[tuple[int, float]]]
     contents: Mapping[int, tuple[Any, Any]]
@@ -94,7 +94,7 @@ def page_of(
     if n_examples < 0:
         raise InvalidInputError(f"n_examples={n_examples} must be at least 0")
     vocabulary = _vocabulary(model)
-    corpus = corpus_shares(model, documents, n_examples)
+    corpus = corpus_fractions(model, documents, n_examples)
     if excerpts is None:
         excerpts = getattr(documents, "excerpts", None)
     examples = _examples(corpus, excerpts, _namer(names), vocabulary, n_examples)
@@ -109,7 +109,7 @@ def page_of(
         n_short_documents=0 if certificate is None else int(certificate.n_short),
         distances=hellinger_distances(model.components_),
         spectrum=_spectrum(model, certificate),
-        polish=_polish(model),
+        refinement=_refinement(model),
         choice=_choice(model),
         certificate=_statements(certificate),
         verdict=None if certificate is None else _VERDICTS.get(certificate.verdict),
@@ -118,7 +118,7 @@ def page_of(
     )
 
 
-def corpus_shares(model: Any, documents: _Documents, n_examples: int = 0) -> CorpusShares:
+def corpus_fractions(model: Any, documents: _Documents, n_examples: int = 0) -> CorpusFractions:
     """How much of a corpus every topic has, and the documents that have most of it.
 
     Parameters
@@ -128,13 +128,13 @@ def corpus_shares(model: Any, documents: _Documents, n_examples: int = 0) -> Cor
     n_examples : int, documents that will be shown for a topic
     """
     k = len(model.components_)
-    shares, n_tokens, first = np.zeros(k), 0.0, 0
+    fractions, n_tokens, first = np.zeros(k), 0.0, 0
     best = [np.empty((0, 3)) for _ in range(k)]
     contents: dict[int, tuple[Any, Any]] = {}
     for batch in documents:
         mixtures = np.asarray(model.transform(batch), dtype=np.float64)
         lengths = np.asarray(batch.sum(axis=1), dtype=np.float64).ravel()
-        shares += lengths @ mixtures
+        fractions += lengths @ mixtures
         n_tokens += float(lengths.sum())
         if n_examples:
             for topic in range(k):
@@ -147,27 +147,27 @@ def corpus_shares(model: Any, documents: _Documents, n_examples: int = 0) -> Cor
                 row = slice(*batch.indptr[number - first : number - first + 2])
                 contents[number] = (batch.indices[row].copy(), batch.data[row].copy())
         first += batch.shape[0]
-    total = shares.sum()
-    return CorpusShares(
-        shares / total if total > 0 else np.full(k, 1 / k),
+    total = fractions.sum()
+    return CorpusFractions(
+        fractions / total if total > 0 else np.full(k, 1 / k),
         round(n_tokens),
-        [[(int(number), float(share)) for number, share, _ in table] for table in best],
+        [[(int(number), float(fraction)) for number, fraction, _ in table] for table in best],
         contents,
     )
 
 
-def _best(table: Any, shares: Any, lengths: Any, first: int, wanted: int) -> Any:
-    """The rows (number, share, merit) of the documents that show a topic best, so far."""
-    merits = shares * lengths / (lengths + _WORDS_OF_DOUBT)
+def _best(table: Any, fractions: Any, lengths: Any, first: int, wanted: int) -> Any:
+    """The rows (number, fraction, merit) of the documents that show a topic best, so far."""
+    merits = fractions * lengths / (lengths + _WORDS_OF_DOUBT)
     order = np.argsort(-merits, kind="stable")[:wanted]
     order = order[lengths[order] > 0]
-    rows = np.column_stack((order + first, shares[order], merits[order]))
+    rows = np.column_stack((order + first, fractions[order], merits[order]))
     both = np.concatenate((table, rows))
     return both[np.argsort(-both[:, 2], kind="stable")[:wanted]]
 
 
 def _examples(
-    corpus: CorpusShares,
+    corpus: CorpusFractions,
     excerpts: Callable[[list[int]], Mapping[int, str]] | None,
     name: Callable[[int], str],
     vocabulary: Sequence[str] | None,
@@ -183,9 +183,9 @@ def _examples(
     found = []
     for documents in corpus.leading:
         shown: dict[str, ExampleDocument] = {}
-        for number, share in documents:
+        for number, fraction in documents:
             text = " ".join(texts[number].split())
-            shown.setdefault(text, ExampleDocument(name(number), min(share, 1.0), text))
+            shown.setdefault(text, ExampleDocument(name(number), min(fraction, 1.0), text))
         found.append(tuple(shown.values())[:wanted])
     return found
 
@@ -214,22 +214,22 @@ def _vocabulary(model: Any) -> Sequence[str] | None:
 def _topics(
     model: Any,
     documents: _Documents,
-    corpus: CorpusShares,
+    corpus: CorpusFractions,
     examples: list[tuple[ExampleDocument, ...]],
     vocabulary: Sequence[str] | None,
     n_words: int,
     certificate: Any,
 ) -> list[Topic]:
     k = len(model.components_)
-    words = probable_words(model.components_, corpus.shares, vocabulary, n_words)
-    typical = relevant_words(model.components_, corpus.shares, vocabulary, n_words)
+    words = probable_words(model.components_, corpus.fractions, vocabulary, n_words)
+    typical = relevant_words(model.components_, corpus.fractions, vocabulary, n_words)
     coherent = _coherence(model, documents)
     distances = [np.nan] * k if certificate is None else certificate.split_half
     levels = [None] * k if certificate is None else certificate.topic_levels()
     return [
         Topic(
             number=j,
-            share=float(corpus.shares[j]),
+            fraction=float(corpus.fractions[j]),
             words=words[j],
             typical_words=typical[j],
             documents=examples[j],
@@ -273,12 +273,12 @@ def _spectrum(model: Any, certificate: Any) -> Spectrum | None:
     return Spectrum([float(v) for v in shown], used, noise)
 
 
-def _polish(model: Any) -> Polish | None:
+def _refinement(model: Any) -> RefinementHistory | None:
     history = getattr(model, "history_", None)
     if history is None or len(history) < 2:
         return None
     # The passes go back to the best of them.
-    return Polish(
+    return RefinementHistory(
         list(range(len(history))), [float(v) for v in history], kept=int(np.argmin(history))
     )
 

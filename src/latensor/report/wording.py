@@ -27,9 +27,9 @@ def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
-def percent(share: float) -> str:
-    """A share with the digits that it deserves: 12%, 3.4%, 0.05%."""
-    value = 100.0 * share
+def percent(fraction: float) -> str:
+    """A fraction with the digits that it deserves: 12%, 3.4%, 0.05%."""
+    value = 100.0 * fraction
     if value == 0.0:
         return "0%"
     if value < 0.01:

@@ -87,17 +87,19 @@ class MixtureScores(Scores):
         return first, np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
 
     def _projected(self, rows: Array, order: int, basis: Array) -> Array:
-        first, shares = self._responsible(rows)
+        first, fractions = self._responsible(rows)
         total = np.zeros((len(rows), *([basis.shape[1]] * order)))
-        for scores, precision, share in zip(first, self._precisions[0], shares.T, strict=True):
+        for scores, precision, fraction in zip(
+            first, self._precisions[0], fractions.T, strict=True
+        ):
             found = hermite(scores @ basis, basis.T @ precision @ basis, order)
-            total += found * share.reshape(-1, *([1] * order))
+            total += found * fraction.reshape(-1, *([1] * order))
         return total
 
     def _contracted(self, rows: Array, vectors: list[Array]) -> Array:
-        first, shares = self._responsible(rows)
+        first, fractions = self._responsible(rows)
         total = np.zeros_like(rows)
-        for a, precision, share in zip(first, self._precisions[0], shares.T, strict=True):
+        for a, precision, fraction in zip(first, self._precisions[0], fractions.T, strict=True):
             along = [a @ v for v in vectors]
             turned = [precision @ v for v in vectors]
             found = np.prod(along, axis=0)[:, None] * a
@@ -106,14 +108,14 @@ class MixtureScores(Scores):
             else:
                 found -= np.outer(along[1], turned[0]) + np.outer(along[0], turned[1])
                 found -= a * float(vectors[0] @ turned[1])
-            total += found * share[:, None]
+            total += found * fraction[:, None]
         return total
 
     def summed(self, rows: Array, response: Array, order: int, basis: Array) -> Array:
-        first, shares = self._responsible(rows)
+        first, fractions = self._responsible(rows)
         parts = [
-            summed_hermite(a @ basis, response * share[:, None], order, basis.T @ p @ basis)
-            for a, p, share in zip(first, self._precisions[0], shares.T, strict=True)
+            summed_hermite(a @ basis, response * fraction[:, None], order, basis.T @ p @ basis)
+            for a, p, fraction in zip(first, self._precisions[0], fractions.T, strict=True)
         ]
         return np.asarray(sum(parts))
 

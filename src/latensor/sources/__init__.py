@@ -8,7 +8,7 @@ from latensor.sources.matrix import MatrixSource
 from latensor.sources.partitions import Partitioned, partitions
 from latensor.sources.shard_files import shards
 from latensor.sources.source import DocumentSource, as_source
-from latensor.sources.spool import Spool
+from latensor.sources.temporary_copy import TemporaryCopy
 from latensor.sources.texts import as_text_source
 from latensor.sources.tree import Tree, robinson_foulds
 
@@ -17,7 +17,7 @@ __all__ = [
     "DocumentSource",
     "MatrixSource",
     "Partitioned",
-    "Spool",
+    "TemporaryCopy",
     "Tree",
     "as_source",
     "as_text_source",

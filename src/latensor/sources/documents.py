@@ -14,7 +14,7 @@ from latensor.moments.batch import Batch, Kind
 from latensor.moments.documents import DocumentBatch
 from latensor.sources.shards import Parts, Source
 from latensor.sources.source import DocumentSource
-from latensor.sources.spool import Spool
+from latensor.sources.temporary_copy import TemporaryCopy
 
 # Stored counts (12 bytes each with their word, and as many again word by word) that a fit keeps in
 # memory; a source with more is kept in a temporary file and read batch by batch.
@@ -80,10 +80,10 @@ def document_shards(
     weights : (n,) how often each document counts, or None for once
     progress : told the stage "reading" and the fraction of it that is done
     """
-    spool = Spool(source)
+    copy = TemporaryCopy(source)
     kept: list[Any] | None = []
     dtype, n_entries, n_documents = np.dtype(np.float32), 0, 0
-    for batch in spool:
+    for batch in copy:
         n_entries += batch.nnz
         n_documents += batch.shape[0]
         dtype = np.promote_types(dtype, batch.dtype)
@@ -95,9 +95,9 @@ def document_shards(
     if weights is not None:
         check_number(weights, n_documents)
     if kept is None:
-        shard = spool if weights is None else WeightedDocuments(spool, weights)
+        shard = copy if weights is None else WeightedDocuments(copy, weights)
         return Source(Kind.DOCUMENTS, (shard,), DocumentReader()), dtype
-    spool.close()
+    copy.close()
     if not kept:
         raise InvalidInputError("X holds no documents: give at least one")
     counts = kept[0] if len(kept) == 1 else scipy.sparse.vstack(kept, format="csr")

@@ -61,16 +61,16 @@ def read_documents(
     format : None tells it from the content and, where that leaves a doubt, from the name. One of
         "uci" (bag-of-words: D, W and the number of entries in the first lines, then
         `document word count`, counted from 1), "ldac" (`n word:count ...`, words counted from 0),
-        "text" (one document per line), "jsonl" (one JSON object a line), "csv" (fields separated
+        "text" (one document per line), "jsonl" (one JSON object per line), "csv" (fields separated
         by comma, tab, semicolon or bar)
     text_column : the JSON member or the CSV column that holds the text, "text" unless given; for
         a CSV file without header line, the number of the column, counted from 0
-    vocabulary : list of words, or the path of a file with one word a line: the names of the
+    vocabulary : list of words, or the path of a file with one word per line: the names of the
         columns of uci and ldac files; the words to count in texts. None: ldac and uci columns
         have no names, and texts are counted by the words they hold
     lowercase, token_pattern : how texts become words (the default: two or more word characters)
     min_df, max_df : the least and the largest number of documents that a word may stand in; an
-        int counts documents, a float is a share of all. Words of a given vocabulary that no
+        int counts documents, a float is a fraction of all. Words of a given vocabulary that no
         document holds stay unless `min_df` is above 1.
     stop_words : list of words to leave out, "english" for function words of English, or None
     max_features : int, keep only that many words, the most frequent ones, or None

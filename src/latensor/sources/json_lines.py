@@ -1,4 +1,4 @@
-"""JSON lines: one object a line, one of whose members is the text."""
+"""JSON lines: one object per line, one of whose members is the text."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ class JsonLinesReader:
             record = json.loads(source)
         except (ValueError, RecursionError) as error:
             raise self._file.error(
-                line, f"is not JSON ({error}): one object a line is expected", source
+                line, f"is not JSON ({error}): one object per line is expected", source
             ) from None
         if not isinstance(record, dict):
             raise self._file.error(
-                line, f"is a JSON {type(record).__name__}: one object a line is expected", source
+                line, f"is a JSON {type(record).__name__}: one object per line is expected", source
             )
         if self._column not in record:
             raise self._file.error(

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
-from latensor.sources.assembly import Assembly
+from latensor.sources.batching import Batching
 from latensor.sources.counts import LARGEST_SINGLE, first_fault
 from latensor.sources.digits import bounded, whole_number, whole_numbers
 from latensor.sources.stream import Block, TextFile
@@ -72,10 +72,10 @@ class LdacSource:
 
     def __iter__(self) -> Iterator[Any]:
         """Batches of `batch_size` documents."""
-        assembly = Assembly(self._batch_size)
+        batching = Batching(self._batch_size)
         for rows in self._rows():
-            yield from assembly.add(rows.lengths, rows.words, rows.counts, self._n_features)
-        yield from assembly.rest(self._n_features)
+            yield from batching.add(rows.lengths, rows.words, rows.counts, self._n_features)
+        yield from batching.rest(self._n_features)
 
     def _rows(self) -> Iterator[_Rows]:
         """All documents, block by block, checked."""

@@ -98,7 +98,7 @@ class TextFile:
             if held > _LONGEST_LINE:
                 raise InvalidInputError(
                     f"{self.name} has a line of more than {_LONGEST_LINE:,} bytes: documents "
-                    "stand one a line"
+                    "stand one per line"
                 )
         if held:
             yield b"".join(rest)

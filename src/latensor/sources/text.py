@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
-from latensor.sources.assembly import Assembly
+from latensor.sources.batching import Batching
 from latensor.sources.source import DocumentSource
-from latensor.sources.spool import Spool
+from latensor.sources.temporary_copy import TemporaryCopy
 from latensor.sources.tokens import Numbering, Tokenizer
 from latensor.sources.words import SelectedWords, WordChoice, drop, word_frequencies
 
@@ -80,7 +80,7 @@ class TextSource:
 
     def _count_own_words(self, tokenizer: Tokenizer, choice: WordChoice) -> None:
         numbering = Numbering()
-        first_pass = Spool(_CountedTexts(*self._settings, numbering))
+        first_pass = TemporaryCopy(_CountedTexts(*self._settings, numbering))
         remembered = True
         try:
             frequencies, totals, n_documents = word_frequencies(first_pass)
@@ -214,16 +214,16 @@ class _CountedTexts:
         return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
-        assembly = Assembly(self._batch_size)
+        batching = Batching(self._batch_size)
         documents = 0
         for chunk in self._reader:
             lengths, words = self._count(chunk.texts)
             documents += len(chunk.texts)
             ones = np.ones(len(words), np.float32)
             # A numbering that grows has its width only after these words.
-            yield from assembly.add(lengths, words, ones, self.n_features)
+            yield from batching.add(lengths, words, ones, self.n_features)
             self._reader.file.report(chunk.bytes_read, documents)
-        yield from assembly.rest(self.n_features)
+        yield from batching.rest(self.n_features)
         if not documents:
             raise InvalidInputError(f"{self._reader.file.name} holds no documents")
         self._n_documents = documents

@@ -48,7 +48,7 @@ def check_length(words: list[str], n_features: int | None, name: str) -> None:
 
 
 def read_vocabulary(path: str | os.PathLike[str]) -> list[str]:
-    """The words of a file, one a line, plain or compressed by gzip."""
+    """The words of a file, one per line, plain or compressed by gzip."""
     file = TextFile(path)
     words: list[str] = []
     seen: dict[str, int] = {}
@@ -65,7 +65,7 @@ def read_vocabulary(path: str | os.PathLike[str]) -> list[str]:
                 raise file.error(line, f"holds {word!r}, which line {seen[word]} holds already")
             words.append(word)
     if not words:
-        raise InvalidInputError(f"{file.name} holds no words: one a line is expected")
+        raise InvalidInputError(f"{file.name} holds no words: one per line is expected")
     return words
 
 

@@ -16,7 +16,7 @@ from latensor.sources.source import DocumentSource
 from latensor.sources.stop_words import ENGLISH
 
 # The least number of documents that a word of a text must stand in, for corpora of so many; and the
-# largest share of them.
+# largest fraction of them.
 _RARE = ((1000, 5), (200, 3), (50, 2), (0, 1))
 _FREQUENT = 0.5
 
@@ -28,7 +28,7 @@ class WordChoice:
     Parameters
     ----------
     min_df, max_df : the least and the largest number of documents that a word may stand in; an
-        int counts documents, a float is a share of all documents
+        int counts documents, a float is a fraction of all documents
     max_features : keep only so many words, those that occur most often (of equally frequent ones
         the first in the order of the columns), or None
     stop_words : words to leave out, "english" for a list of English function words, or None
@@ -196,7 +196,7 @@ def _as_frequency(value: Any, name: str) -> float:
         if number >= 1 if isinstance(number, int) else 0 <= number <= 1:
             return number
     raise InvalidInputError(
-        f"{name}={value!r} must be a number of documents (an int of at least 1) or a share of "
+        f"{name}={value!r} must be a number of documents (an int of at least 1) or a fraction of "
         "them (a float from 0.0 to 1.0)"
     )
 

@@ -13,7 +13,7 @@ from latensor.tensors.dense import DenseTensor
 
 
 def as_contractible(tensor: Any, name: str = "tensor") -> Contractible:
-    """A tensor of any kind in the dress of `Contractible`.
+    """A tensor of any kind adapted to `Contractible`.
 
     Parameters
     ----------

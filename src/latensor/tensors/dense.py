@@ -35,7 +35,7 @@ _BLOCK = 1 << 16
 
 
 class DenseTensor:
-    """A dense array in the dress of `Contractible`, without a copy of its entries.
+    """A dense array adapted to `Contractible`, without a copy of its entries.
 
     Parameters
     ----------

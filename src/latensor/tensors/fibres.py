@@ -158,7 +158,7 @@ class FibreTree:
         if threads == 1:
             run(first, last)
             return
-        # A few portions per thread: a thread that is held up leaves its share to the others.
+        # A few portions per thread: a thread that is held up leaves its part to the others.
         portion = max(1, (last - first) // (_PORTIONS * threads))
         starts = range(first, last, portion)
         with ThreadPoolExecutor(threads) as pool:

@@ -131,7 +131,7 @@ class _Reader:
         self.lines = 0
         self.columns = 0
         self.first_line = 0
-        self._told = index_base is not None
+        self._base_known = index_base is not None
         self._indices: list[Any] = []
         self._values: list[Any] = []
 
@@ -270,7 +270,7 @@ class _Reader:
             self.header = check_shape([int(d) for d in found[1].split(b",") if d]), int(found[2])
         except InvalidInputError as error:
             raise self._error(line, f"has a header that cannot be used ({error})") from error
-        if not self._told:
+        if not self._base_known:
             self.base = self.header[1]
 
     def _error(self, line: bytes, fault: str) -> InvalidInputError:

@@ -24,7 +24,7 @@ from latensor.value_files import storable
 
 @storable
 class CanonicalDirections(NamedTuple):
-    """Pairs of directions u (d1, rank) and v (d2, rank) in order of falling correlation.
+    """Pairs of directions u (d1, rank) and v (d2, rank) in order of decreasing correlation.
 
     Scores x'u have variance one, scores of different pairs are uncorrelated (exactly so where
     there is no ridge), and `correlations` (rank,) are those of x'u_j with y'v_j. The spectra are

@@ -16,7 +16,7 @@ _STEPS = 500
 _BALANCING_STEPS = 40
 _HALVINGS = 30
 _SMALLEST_MARGIN = 1e-4
-# Eigenvalues below this share of the largest are not taken for positive.
+# Eigenvalues below this fraction of the largest are not taken for positive.
 _DEFINITE = 1e-13
 
 

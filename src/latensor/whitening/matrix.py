@@ -109,7 +109,7 @@ def principal_directions(covariance: object, rank: int) -> Eigenpairs:
 
     Returns
     -------
-    Eigenpairs, `values` (rank,) the variances in falling order and `vectors` (d, rank).
+    Eigenpairs, `values` (rank,) the variances in decreasing order and `vectors` (d, rank).
     """
     values, vectors = leading_eigenpairs(covariance, rank)
     smallest, largest = float(values.min()), float(abs(values[0]))

@@ -144,7 +144,7 @@ def _check_symmetric_shape(data: Contractible) -> None:
 
 
 def exactly_symmetric(array: Array) -> Array:
-    """A small tensor freed of the asymmetry of rounding; larger asymmetry is refused."""
+    """A small tensor without the asymmetry of rounding; larger asymmetry is refused."""
     measured = asymmetry(array)
     limit = machine_epsilon(array) ** 0.5
     if measured > limit:

@@ -123,12 +123,16 @@ def test_gradient_is_that_of_the_least_squares_solution(case, name):
     shape, rank, extra = CASES[case]
     extra = dict(extra)
     kind, fixed = extra.pop("kind", "free"), extra.pop("fixed", ())
-    share, ridge, scale = extra.pop("observed", 1.0), extra.pop("ridge", 0.0), extra.pop("scale", 1)
+    fraction, ridge, scale = (
+        extra.pop("observed", 1.0),
+        extra.pop("ridge", 0.0),
+        extra.pop("scale", 1),
+    )
     tensor, factors, rng = planted(shape, rank, kind=kind, **extra)
     tensor = tensor * scale
-    mask = rng.random(shape) < share
+    mask = rng.random(shape) < fraction
     options = {"ridge": ridge, "random_state": 0, "max_iter": 3000, "tol": 1e-12}
-    if share < 1:
+    if fraction < 1:
         options["mask"] = mask
     if fixed:
         options |= {"fixed_modes": fixed, "init": (None, [in_library(name, f) for f in factors])}

@@ -34,9 +34,9 @@ def planted(shape, ranks, modes, noise, dtype, scale):
     factors = [normal(d, kept[m]) if m in kept else None for m, d in enumerate(shape)]
     exact = lt.TuckerTensor(core, tuple(factors)).to_dense()
     noisy = normal(*shape)
-    share = 1.0 if noise is None else noise
+    fraction = 1.0 if noise is None else noise
     signal = 0.0 if noise is None else 1.0
-    tensor = signal * exact / np.abs(exact).std() + share * noisy
+    tensor = signal * exact / np.abs(exact).std() + fraction * noisy
     return tensor * scale, rng
 
 

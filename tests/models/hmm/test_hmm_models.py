@@ -100,8 +100,8 @@ def test_answers_are_those_of_hmmlearn(model, data, settings):
     assert np.abs(ours.predict_proba(X) - peer.predict_proba(X)).max() < 1e-8
     assert ours.aic(X, lengths) == pytest.approx(peer.aic(X, lengths), rel=1e-9)
     assert ours.bic(X, lengths) == pytest.approx(peer.bic(X, lengths), rel=1e-9)
-    share = ours.get_stationary_distribution()
-    assert np.abs(share - peer.get_stationary_distribution()).max() < 1e-8
+    fraction = ours.get_stationary_distribution()
+    assert np.abs(fraction - peer.get_stationary_distribution()).max() < 1e-8
     if model is GaussianHMM:
         assert np.abs(ours.covars_ - peer.covars_).max() < 1e-12
     back = model.from_hmmlearn(peer)
@@ -114,9 +114,9 @@ def test_fits_are_valid_ordered_repeatable_and_picklable(model, data, settings):
     ours = model(3, random_state=0, **settings).fit(data.X, data.lengths)
     for name in ("startprob_", "transmat_"):
         assert np.abs(getattr(ours, name).sum(axis=-1) - 1).max() < 1e-12
-    share = ours.get_stationary_distribution()
-    assert (np.diff(share) <= 1e-9).all()
-    assert np.abs(share @ ours.transmat_ - share).max() < 1e-10
+    fraction = ours.get_stationary_distribution()
+    assert (np.diff(fraction) <= 1e-9).all()
+    assert np.abs(fraction @ ours.transmat_ - fraction).max() < 1e-10
     agree(ours, clone(ours).fit(data.X, data.lengths))
     agree(ours, clone(ours).set_params(n_jobs=3).fit(data.X, data.lengths))
     agree(ours, pickle.loads(pickle.dumps(ours)))
@@ -374,8 +374,8 @@ def test_samplers_hold_what_they_promise():
     np.add.at(counts, (data.states[rows], data.states[rows + 1]), 1)
     assert np.abs(counts / counts.sum(axis=1)[:, None] - data.transmat).max() < 0.02
     for state in range(3):
-        shares = np.bincount(data.X[data.states == state, 0], minlength=5)
-        assert np.abs(shares / shares.sum() - data.emissionprob[state]).max() < 0.02
+        fractions = np.bincount(data.X[data.states == state, 0], minlength=5)
+        assert np.abs(fractions / fractions.sum() - data.emissionprob[state]).max() < 0.02
     again = make_hmm(50_000, 5, 3, n_sequences=7, stay=0.5, random_state=3)
     assert (again.X == data.X).all()
     for kind in ("spherical", "diag", "full"):

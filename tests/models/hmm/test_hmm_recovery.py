@@ -61,7 +61,7 @@ def test_population_moments_of_symbols_give_the_parameters_back(seed, views):
 def test_population_moments_of_points_give_the_parameters_back(seed, kind):
     rng = np.random.default_rng(seed)
     k, p, d = 4, 2, 12
-    share, transmat = random_chain(rng, k, stay=0.5)
+    fraction, transmat = random_chain(rng, k, stay=0.5)
     cells = rng.dirichlet(np.ones(d), k)
     means = rng.standard_normal((k, p))
     roots = 0.5 * rng.standard_normal((k, p, p))
@@ -77,7 +77,7 @@ def test_population_moments_of_points_give_the_parameters_back(seed, kind):
         a, b = np.triu_indices(p)
         observed = np.hstack([means, second[:, a, b]])
     for start in starts_of(
-        population_pairs(share, transmat, cells),
+        population_pairs(fraction, transmat, cells),
         k,
         lambda features: population_windows(transmat, cells, features, observed),
         "auto",
@@ -104,23 +104,23 @@ def test_sequences_of_three_that_are_not_stationary_give_the_parameters_back(see
     k, d = 3, 7
     transmat = 0.4 * np.eye(k) + 0.6 * rng.dirichlet(np.ones(k), k)
     startprob, emissions = rng.dirichlet(np.ones(k)), rng.dirichlet(np.ones(d), k)
-    share = startprob @ transmat
-    last = share @ transmat
-    pooled = startprob + share
+    fraction = startprob @ transmat
+    last = fraction @ transmat
+    pooled = startprob + fraction
     tables = {1: MANY * emissions.T @ (pooled[:, None] * transmat) @ emissions}
     pairs = Pairs(
         3 * MANY,
         MANY,
-        MANY * (startprob + share + last) @ emissions,
+        MANY * (startprob + fraction + last) @ emissions,
         MANY * startprob @ emissions,
         tables,
     )
 
     def windows(features):
         seen = emissions @ features
-        past = (transmat.T * startprob / share[:, None]) @ seen
+        past = (transmat.T * startprob / fraction[:, None]) @ seen
         future = transmat @ seen
-        joint = MANY * share[:, None] * emissions
+        joint = MANY * fraction[:, None] * emissions
         empty = np.zeros((0, features.shape[1]))
         return Windows(
             joint.sum(axis=0),
@@ -175,7 +175,7 @@ def test_the_error_of_the_moments_falls_like_the_root_of_n(views):
 
 
 def gap_to_oracle(seed, **settings):
-    """Held-out log-likelihood per row of a climb from the truth, less that of a fit."""
+    """Held-out log-likelihood per row of an EM run from the truth, less that of a fit."""
     data = make_hmm(20_000, 8, 4, stay=0.6, concentration=0.4, random_state=seed, **settings)
     half = len(data.lengths) // 2
     cut = int(data.lengths[:half].sum())
@@ -188,7 +188,7 @@ def gap_to_oracle(seed, **settings):
 
 
 @pytest.mark.parametrize("n_sequences", [2, 400])
-def test_a_fit_equals_a_climb_from_the_truth(n_sequences):
+def test_a_fit_equals_em_from_the_truth(n_sequences):
     gaps = [gap_to_oracle(seed, n_sequences=n_sequences) for seed in range(4)]
     assert max(gaps) < 0.002
 

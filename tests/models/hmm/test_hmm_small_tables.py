@@ -8,14 +8,14 @@ def test_rounds_on_pairs_are_those_of_numpy(k, d):
 
     rng = np.random.default_rng(k)
     emissions = rng.dirichlet(np.ones(d), k)
-    shares = rng.dirichlet(np.ones(d * d)).reshape(d, d)
+    fractions = rng.dirichlet(np.ones(d * d)).reshape(d, d)
     joint = rng.dirichlet(np.ones(k * k)).reshape(k, k)
     expected = joint.copy()
     for _ in range(20):
-        ratio = shares / (emissions.T @ expected @ emissions)
+        ratio = fractions / (emissions.T @ expected @ emissions)
         expected = expected * (emissions @ ratio @ emissions.T)
         expected /= expected.sum()
-    _kernels.climb_joint(joint, shares, emissions, 20)
+    _kernels.maximize_joint(joint, fractions, emissions, 20)
     assert np.abs(joint - expected).max() < 1e-13
 
 
@@ -32,5 +32,5 @@ def test_rounds_on_first_symbols_are_those_of_numpy(k, m, n):
         ratio = firsts / (expected @ emissions)
         expected = expected * (emissions @ ratio) * n + occupancy
         expected /= expected.sum()
-    _kernels.climb_start(start, firsts, emissions, occupancy, n, 15)
+    _kernels.maximize_start(start, firsts, emissions, occupancy, n, 15)
     assert np.abs(start - expected).max() < 1e-13

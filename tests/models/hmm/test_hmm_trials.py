@@ -6,7 +6,7 @@ from latensor.refinement.em import Reached
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
 
 
-def climbed(*history):
+def em_run(*history):
     return Reached(None, history[-1], len(history), False, tuple(map(float, history)))
 
 
@@ -27,10 +27,10 @@ def test_promise_is_the_pace_carried_on(history, ahead, expected):
 def test_the_highest_stays_beside_the_most_promising():
     starts = [Start(name, None) for name in ("high", "rising", "fast", "slow")]
     found = {
-        "high": climbed(-2.0, -2.0, -2.0, -2.0),
-        "rising": climbed(-6.0, -5.0, -4.0, -3.0),
-        "fast": climbed(-9.0, -7.0, -5.0, -3.5),
-        "slow": climbed(-9.0, -9.0, -9.0, -9.0),
+        "high": em_run(-2.0, -2.0, -2.0, -2.0),
+        "rising": em_run(-6.0, -5.0, -4.0, -3.0),
+        "fast": em_run(-9.0, -7.0, -5.0, -3.5),
+        "slow": em_run(-9.0, -9.0, -9.0, -9.0),
     }
     assert [start.name for start in best_of(starts, found, 2)] == ["high", "rising", "fast"]
     assert np.isfinite(promise(found["slow"].history, 6.0))

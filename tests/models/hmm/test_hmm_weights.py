@@ -12,8 +12,8 @@ from latensor.datasets.sequences import make_gaussian_hmm, make_hmm
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.base import SHORTEST_BLOCK
 from latensor.models.hmm.categorical import CategoricalHMM
-from latensor.models.hmm.cells import _quantiles
 from latensor.models.hmm.gaussian import GaussianHMM
+from latensor.models.hmm.quantization import _quantiles
 from latensor.models.hmm.sequence_input import merged_equal
 from latensor.moments.sequences import PairSums, WindowSums
 from latensor.refinement.hmm import CategoricalEmission, GaussianEmission, HiddenChain

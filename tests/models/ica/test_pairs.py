@@ -2,19 +2,19 @@ import numpy as np
 import pytest
 
 from latensor.datasets.sources_mixed import make_ica
-from latensor.models.ica.pairs import Means, pair_moves, settle
-from latensor.models.ica.rotation import polish, polish_freely
-from latensor.models.ica.sums import held as over
+from latensor.models.ica.pairs import Means, pair_moves, refine_pairs
+from latensor.models.ica.rotation import refine_rotation, refine_unconstrained
+from latensor.models.ica.sums import over_scores as over
 
 
-def shares_of(unmixing, mixing):
+def fractions_of(unmixing, mixing):
     """What every unmixed source holds of the others, (k, k)."""
     gains = unmixing.T @ mixing
     return gains / np.diag(gains)[:, None] - np.eye(len(gains))
 
 
 def population(a, b, c, noise=0.0):
-    """Means of two sources of score function phi = 2 tanh, to first order in shares and noise."""
+    """Means of two sources of score function phi = 2 tanh, to first order in them and noise."""
     grid = np.linspace(-12, 12, 40_001)
     density = np.exp(-2 * np.log(np.cosh(grid)))
     density /= density.sum()
@@ -22,14 +22,14 @@ def population(a, b, c, noise=0.0):
     phi, slope = 2 * np.tanh(grid) * scale, 2 / np.cosh(grid) ** 2 * scale**2
     s = (density * slope).sum()
     q, m = (density * phi**2).sum(), (density * phi * grid / scale).sum()
-    heard = m - noise * s
+    adjusted = m - noise * s
     crossed = np.array(
         [
-            [m, s * (1 - noise) * a + heard * b + s * c],
-            [s * (1 - noise) * b + heard * a + s * c, m],
+            [m, s * (1 - noise) * a + adjusted * b + s * c],
+            [s * (1 - noise) * b + adjusted * a + s * c, m],
         ]
     )
-    both = np.array([[q, 0], [0, q]]) + (s * heard * (a + b) + s * s * c) * (1 - np.eye(2))
+    both = np.array([[q, 0], [0, q]]) + (s * adjusted * (a + b) + s * s * c) * (1 - np.eye(2))
     second = np.array([[1, a + b + c], [a + b + c, 1]])
     return Means(crossed, both, second, np.zeros((2, 2)), np.full(2, s), np.zeros(2), np.zeros(2))
 
@@ -38,7 +38,7 @@ MANY = np.full((2, 2), 1e12)
 
 
 @pytest.mark.parametrize(("a", "b"), [(0.0, 0.0), (1e-3, 0.0), (2e-3, -1e-3)])
-def test_shares_are_found_exactly(a, b):
+def test_fractions_are_found_exactly(a, b):
     moves, p_value = pair_moves(population(a, b, 0.0), np.zeros((2, 2)), MANY)
     assert moves[0, 1] == pytest.approx(a, abs=1e-9)
     assert moves[1, 0] == pytest.approx(b, abs=1e-9)
@@ -49,7 +49,7 @@ def test_shares_are_found_exactly(a, b):
 
 
 @pytest.mark.parametrize("c", [1e-3, -3e-3])
-def test_correlated_noise_is_told_from_shares(c):
+def test_correlated_noise_is_told_from_fractions(c):
     means = population(2e-3, -1e-3, c)
     moves, p_value = pair_moves(means, None, MANY)
     assert np.abs(moves - [[0, 2e-3], [-1e-3, 0]]).max() < 1e-8
@@ -70,10 +70,10 @@ def test_noise_that_does_not_show_is_taken_for_none():
 def test_gaussian_pairs_stay_where_they_are():
     rng = np.random.default_rng(0)
     scores = rng.standard_normal((5000, 3))
-    found = settle(over(scores), np.zeros((3, 3)), np.eye(3))
+    found = refine_pairs(over(scores), np.zeros((3, 3)), np.eye(3))
     unit = found.unmixing / np.linalg.norm(found.unmixing, axis=0)
     assert np.abs(unit - np.eye(3)).max() < 0.1
-    one = settle(over(scores[:, :1], None, scores), None, np.eye(1), with_sensors=True)
+    one = refine_pairs(over(scores[:, :1], None, scores), None, np.eye(1), with_sensors=True)
     assert np.isnan(one.noise_p_value)
     assert np.isnan(one.energy_correlation)
 
@@ -86,7 +86,7 @@ def test_noise_is_seen_where_it_is_and_only_there(sources):
             made = make_ica(10_000, 4, 4, sources=sources, noise=noise, random_state=seed)
             centered = made.samples - made.samples.mean(axis=0)
             start = np.linalg.inv(made.mixing).T
-            seen.append(settle(over(centered), np.zeros((4, 4)), start).noise_p_value)
+            seen.append(refine_pairs(over(centered), np.zeros((4, 4)), start).noise_p_value)
     quiet, loud = (np.array(seen) for seen in values.values())
     # P-values without noise are spread evenly.
     assert (quiet < 1e-3).sum() == 0
@@ -97,8 +97,8 @@ def test_noise_is_seen_where_it_is_and_only_there(sources):
 def test_dependent_samples_show_less():
     made = make_ica(10_000, 4, 4, noise=0.15, random_state=0)
     centered, start = made.samples - made.samples.mean(axis=0), np.linalg.inv(made.mixing).T
-    free = settle(over(centered), np.zeros((4, 4)), start)
-    held = settle(over(centered), np.zeros((4, 4)), start, dependence=np.full((4, 4), 30.0))
+    free = refine_pairs(over(centered), np.zeros((4, 4)), start)
+    held = refine_pairs(over(centered), np.zeros((4, 4)), start, dependence=np.full((4, 4), 30.0))
     assert free.noise_p_value < held.noise_p_value
     assert held.dependence == 30
 
@@ -113,10 +113,10 @@ def test_without_noise_it_is_more_exact_than_a_rotation(sources):
         projection = vectors / np.sqrt(values)
         left, _, right = np.linalg.svd(projection.T @ made.mixing)
         scores, none = centered @ projection, np.zeros((4, 4))
-        turned = polish(over(scores), none, left @ right, max_iter=30).unmixing
-        settled = settle(over(scores), none, turned).unmixing
-        for kept, found in ((bound, turned), (free, settled)):
-            kept.append((shares_of(projection @ found, made.mixing) ** 2).sum())
+        turned = refine_rotation(over(scores), none, left @ right, max_iter=30).unmixing
+        pairs = refine_pairs(over(scores), none, turned).unmixing
+        for kept, found in ((bound, turned), (free, pairs)):
+            kept.append((fractions_of(projection @ found, made.mixing) ** 2).sum())
     assert np.median(free) < 0.8 * np.median(bound)
 
 
@@ -128,8 +128,10 @@ def test_unknown_noise_costs_what_the_bound_says():
         sources = rng.uniform(-np.sqrt(3), np.sqrt(3), (n, 3))
         root = np.linalg.cholesky([[0.1, 0.03, 0.0], [0.03, 0.1, 0.0], [0.0, 0.0, 0.1]])
         scores = sources + rng.standard_normal((n, 3)) @ root.T
-        errors.append(shares_of(settle(over(scores), None, np.eye(3)).unmixing, np.eye(3)))
-        single.append(shares_of(polish_freely(over(scores), max_iter=30).unmixing, np.eye(3)))
+        errors.append(fractions_of(refine_pairs(over(scores), None, np.eye(3)).unmixing, np.eye(3)))
+        single.append(
+            fractions_of(refine_unconstrained(over(scores), max_iter=30).unmixing, np.eye(3))
+        )
     # J = 1.62 for a uniform source with noise of variance 0.1.
     bound = 1 / (n * 1.62 * (1.1 - 1 / 1.62))
     off = ~np.eye(3, dtype=bool)
@@ -145,7 +147,7 @@ def test_correlated_noise_of_known_covariance_leaves_no_bias():
         rng = np.random.default_rng(seed)
         sources = np.column_stack([rng.exponential(size=n) - 1, rng.uniform(-1.73, 1.73, n)])
         scores = sources + rng.standard_normal((n, 2)) @ np.linalg.cholesky(noise).T
-        found.append(shares_of(settle(over(scores), noise, np.eye(2)).unmixing, np.eye(2)))
+        found.append(fractions_of(refine_pairs(over(scores), noise, np.eye(2)).unmixing, np.eye(2)))
     assert np.abs(np.mean(found, axis=0)).max() < 0.006
 
 
@@ -153,7 +155,9 @@ def test_sensors_show_the_mixing():
     made = make_ica(100_000, 6, 3, noise=0.4, noise_kind="full", random_state=1)
     centered = made.samples - made.samples.mean(axis=0)
     start = np.linalg.pinv(made.mixing)
-    result = settle(over(centered @ start.T, None, centered), None, np.eye(3), with_sensors=True)
+    result = refine_pairs(
+        over(centered @ start.T, None, centered), None, np.eye(3), with_sensors=True
+    )
     cosines = np.einsum("dj,dj->j", result.mixing, made.mixing) / (
         np.linalg.norm(result.mixing, axis=0) * np.linalg.norm(made.mixing, axis=0)
     )
@@ -165,13 +169,13 @@ def test_sensors_show_the_mixing():
 def test_energies_that_go_together_are_told():
     rng = np.random.default_rng(0)
     loudness = np.exp(0.5 * rng.standard_normal((20_000, 1)))
-    together = settle(over(loudness * rng.standard_normal((20_000, 3))), None, np.eye(3))
-    alone = settle(over(rng.laplace(size=(20_000, 3))), None, np.eye(3))
+    together = refine_pairs(over(loudness * rng.standard_normal((20_000, 3))), None, np.eye(3))
+    alone = refine_pairs(over(rng.laplace(size=(20_000, 3))), None, np.eye(3))
     assert together.energy_correlation > 0.1
     assert alone.energy_correlation < 0.02
     # Noise that sources share does not count.
     noise = rng.standard_normal((20_000, 1)) * np.array([1.0, 0.8, 0.9])
-    shared = settle(over(rng.laplace(size=(20_000, 3)) + noise), None, np.eye(3))
+    shared = refine_pairs(over(rng.laplace(size=(20_000, 3)) + noise), None, np.eye(3))
     assert shared.energy_correlation < 0.05
 
 
@@ -181,10 +185,10 @@ def test_weights_count_rows_and_bits_do_not_depend_on_threads():
     counts = rng.integers(0, 3, 90_000).astype(float)
     scores.setflags(write=False)
     for noise in (np.zeros((3, 3)), None):
-        weighted = settle(over(scores, counts, scores), noise, np.eye(3), with_sensors=True)
+        weighted = refine_pairs(over(scores, counts, scores), noise, np.eye(3), with_sensors=True)
         rows = np.repeat(scores, counts.astype(int), 0)
-        repeated = settle(over(rows, None, rows), noise, np.eye(3), with_sensors=True)
-        threads = settle(over(scores, counts, scores, 3), noise, np.eye(3), with_sensors=True)
+        repeated = refine_pairs(over(rows, None, rows), noise, np.eye(3), with_sensors=True)
+        threads = refine_pairs(over(scores, counts, scores, 3), noise, np.eye(3), with_sensors=True)
         for name in ("unmixing", "mixing"):
             one = getattr(weighted, name)
             assert np.abs(one - getattr(repeated, name)).max() < 1e-8

@@ -6,11 +6,11 @@ from latensor.datasets.sources_mixed import make_ica
 from latensor.models.ica.rotation import (
     gaussian_bound,
     newton_turn,
-    polish,
-    polish_freely,
+    refine_rotation,
+    refine_unconstrained,
 )
 from latensor.models.ica.scores import N_FUNCTIONS, functions
-from latensor.models.ica.sums import TurnSums, held
+from latensor.models.ica.sums import TurnSums, over_scores
 
 
 def turn(seed, k, angle):
@@ -32,9 +32,9 @@ def test_sums_are_those_of_the_definition():
     scores, weights = rng.laplace(size=(5000, 3)), rng.uniform(0.5, 2, 5000)
     rotation = turn(1, 3, 0.4)
     values, slopes = functions(scores @ rotation)
-    for shares in (None, weights):
-        w = np.full(5000, 1 / 5000) if shares is None else shares / shares.sum()
-        found = held(scores, shares, n_jobs=2)(TurnSums(rotation)).finalize()
+    for fractions in (None, weights):
+        w = np.full(5000, 1 / 5000) if fractions is None else fractions / fractions.sum()
+        found = over_scores(scores, fractions, n_jobs=2)(TurnSums(rotation)).finalize()
         turned = scores @ rotation
         turned = turned - w @ turned
         cross = np.einsum("n,mni,nj->mij", w, values, turned)
@@ -72,7 +72,7 @@ def test_noise_of_known_covariance_leaves_no_bias(noise):
         scores = (made.samples - made.samples.mean(axis=0)) @ projection
         start = truth @ turn(seed, 4, 0.1)
         for name, known in (("known", covariance), ("ignored", 0 * covariance)):
-            result = polish(held(scores), known, start, max_iter=50)
+            result = refine_rotation(over_scores(scores), known, start, max_iter=50)
             assert result.converged or name == "ignored"
             gains = (projection @ result.unmixing).T @ made.mixing
             errors[name].append(np.abs(gains - np.eye(4)).max())
@@ -86,11 +86,11 @@ def test_steps_converge_like_newton():
     centered = made.samples - made.samples.mean(axis=0)
     left, _, _ = np.linalg.svd(centered, full_matrices=False)
     scores = left * np.sqrt(len(left))
-    right = polish(held(scores), np.zeros((4, 4)), np.eye(4), max_iter=100).unmixing
+    right = refine_rotation(over_scores(scores), np.zeros((4, 4)), np.eye(4), max_iter=100).unmixing
     rotation, sizes = right @ turn(0, 4, 0.05), []
     for _ in range(4):
         move, _ = newton_turn(
-            held(scores)(TurnSums(rotation)).finalize(), np.zeros((4, 4)), 20_000.0
+            over_scores(scores)(TurnSums(rotation)).finalize(), np.zeros((4, 4)), 20_000.0
         )
         sizes.append(np.abs(move).max())
         u, _, v = np.linalg.svd(rotation @ (np.eye(4) + move))
@@ -103,7 +103,7 @@ def test_unknown_noise_leaves_no_bias():
     made = make_ica(100_000, 6, 3, noise=0.5, noise_kind="full", random_state=1)
     centered = made.samples - made.samples.mean(axis=0)
     start = np.linalg.pinv(made.mixing) + 0.05 * np.random.default_rng(0).standard_normal((3, 6))
-    result = polish_freely(held(centered @ start.T), max_iter=50)
+    result = refine_unconstrained(over_scores(centered @ start.T), max_iter=50)
     assert result.converged
     assert result.nearly
     gains = result.unmixing.T @ start @ made.mixing
@@ -113,7 +113,7 @@ def test_unknown_noise_leaves_no_bias():
 
 def test_steps_that_are_long_to_the_end_are_told():
     scores = np.random.default_rng(0).laplace(size=(5000, 3)) / np.sqrt(2)
-    result = polish(held(scores), np.zeros((3, 3)), turn(0, 3, 0.4), max_iter=1)
+    result = refine_rotation(over_scores(scores), np.zeros((3, 3)), turn(0, 3, 0.4), max_iter=1)
     assert not result.nearly
     assert not result.converged
 
@@ -125,7 +125,7 @@ def test_gaussian_scores_show_no_information(k):
         scores = (scores - scores.mean(axis=0)) @ np.linalg.inv(
             np.linalg.cholesky(np.cov(scores.T).reshape(k, k))
         ).T
-        result = polish(held(scores), np.zeros((k, k)), np.eye(k), max_iter=30)
+        result = refine_rotation(over_scores(scores), np.zeros((k, k)), np.eye(k), max_iter=30)
         # Once in many searches chance shows more.
         assert np.median(result.information) * 5000 < gaussian_bound(k)
 
@@ -135,10 +135,12 @@ def test_weights_count_rows_and_bits_do_not_depend_on_threads():
     scores = rng.laplace(size=(9000, 3)) / np.sqrt(2)
     counts = rng.integers(0, 3, 9000).astype(float)
     start, none = turn(0, 3, 0.3), np.zeros((3, 3))
-    weighted = polish(held(scores, counts), none, start, max_iter=20)
-    repeated = polish(held(np.repeat(scores, counts.astype(int), 0)), none, start, max_iter=20)
+    weighted = refine_rotation(over_scores(scores, counts), none, start, max_iter=20)
+    repeated = refine_rotation(
+        over_scores(np.repeat(scores, counts.astype(int), 0)), none, start, max_iter=20
+    )
     assert np.abs(weighted.unmixing - repeated.unmixing).max() < 1e-9
-    threads = polish(held(scores, counts, n_jobs=3), none, start, max_iter=20)
+    threads = refine_rotation(over_scores(scores, counts, n_jobs=3), none, start, max_iter=20)
     assert np.array_equal(threads.unmixing, weighted.unmixing)
 
 
@@ -147,7 +149,7 @@ def test_scores_need_not_be_quite_white_nor_centered(seed):
     rng = np.random.default_rng(seed)
     scores = rng.laplace(size=(9000, 3)) / np.sqrt(2) + 0.02 * rng.standard_normal(3)
     scores = scores @ (np.eye(3) + 0.02 * rng.standard_normal((3, 3)))
-    result = polish(held(scores), np.zeros((3, 3)), turn(seed, 3, 0.2), max_iter=30)
+    result = refine_rotation(over_scores(scores), np.zeros((3, 3)), turn(seed, 3, 0.2), max_iter=30)
     assert result.converged
     gains = np.abs(result.unmixing)
     assert np.abs(gains - np.round(gains)).max() < 0.1

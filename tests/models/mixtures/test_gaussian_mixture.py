@@ -39,8 +39,8 @@ def test_the_estimator_contract(estimator, check):
     check(estimator)
 
 
-def hidden(rows, share, seed=5):
-    mask = np.random.default_rng(seed).random(rows.shape) < share
+def hidden(rows, fraction, seed=5):
+    mask = np.random.default_rng(seed).random(rows.shape) < fraction
     return np.where(mask, np.nan, rows)
 
 
@@ -216,10 +216,10 @@ def test_batches_streams_and_threads(kind):
 
 
 @KINDS
-@pytest.mark.parametrize("share", [0.0, 0.2])
-def test_more_rows_than_the_sample_are_fitted_as_well(kind, share, monkeypatch):
+@pytest.mark.parametrize("fraction", [0.0, 0.2])
+def test_more_rows_than_the_sample_are_fitted_as_well(kind, fraction, monkeypatch):
     """Corrected EM over a source: the optimum of all rows, not of the sample."""
-    rows = hidden(planted(6000, 1)[0], share)
+    rows = hidden(planted(6000, 1)[0], fraction)
     whole = lt.GaussianMixture(3, covariance_type=kind, random_state=0).fit(rows)
     monkeypatch.setattr(lt.GaussianMixture, "_row_limit", 2000)
     monkeypatch.setattr("latensor.models.mixtures.gaussian_model.GaussianModel.search_size", 2000)

@@ -30,8 +30,8 @@ def test_groups_hold_what_their_documents_hold(model: Any) -> None:
     for row, label in enumerate(found.labels):
         chosen = groups == label
         expected = lengths[chosen] @ mixtures[chosen] / lengths[chosen].sum()
-        np.testing.assert_allclose(found.shares[row], expected, rtol=1e-5)
-    np.testing.assert_allclose(found.shares.sum(axis=1), 1, rtol=1e-5)
+        np.testing.assert_allclose(found.fractions[row], expected, rtol=1e-5)
+    np.testing.assert_allclose(found.fractions.sum(axis=1), 1, rtol=1e-5)
     assert found.to_frame().shape == (2, 4)
 
 
@@ -56,17 +56,17 @@ def test_time_is_cut_into_equal_intervals(model: Any) -> None:
     np.testing.assert_allclose(found.labels, np.linspace(0, times[-1], 6)[:-1])
     dates = np.datetime64("2026-01-01") + np.arange(600)
     by_date = model.topics_over_time(SAMPLE.counts, dates, n_bins=5)
-    np.testing.assert_allclose(by_date.shares, found.shares)
+    np.testing.assert_allclose(by_date.fractions, found.fractions)
     assert by_date.labels[0].year == 2026
     as_text = model.topics_over_time(SAMPLE.counts, dates.astype(str).tolist(), n_bins=5)
-    np.testing.assert_array_equal(as_text.shares, by_date.shares)
+    np.testing.assert_array_equal(as_text.fractions, by_date.fractions)
 
 
 def test_intervals_without_documents_are_not_known(model: Any) -> None:
     times = np.r_[np.zeros(300), np.full(300, 10.0)]
     found = model.topics_over_time(SAMPLE.counts, times, n_bins=4)
     assert found.n_documents.tolist() == [300, 0, 0, 300]
-    assert np.isnan(found.shares[1:3]).all()
+    assert np.isnan(found.fractions[1:3]).all()
     assert np.isnan(found.errors[1:3]).all()
 
 
@@ -91,8 +91,8 @@ def test_joined_topics_are_mixtures_of_their_topics(model: Any, tmp_path: Any) -
     np.testing.assert_allclose(merged.alpha_.sum(), model.alpha_.sum())
     np.testing.assert_allclose(merged.components_.sum(axis=1), 1, rtol=1e-5)
     place = int(np.argmin(np.abs(merged.alpha_ - model.alpha_[[0, 2]].sum())))
-    share = model.alpha_[[0, 2]] / model.alpha_[[0, 2]].sum()
-    np.testing.assert_allclose(merged.components_[place], share @ before[[0, 2]], rtol=1e-5)
+    fraction = model.alpha_[[0, 2]] / model.alpha_[[0, 2]].sum()
+    np.testing.assert_allclose(merged.components_[place], fraction @ before[[0, 2]], rtol=1e-5)
     assert merged.transform(SAMPLE.counts[:3]).shape == (3, 3)
     merged.save(tmp_path / "merged.npz")
     np.testing.assert_array_equal(lt.load(tmp_path / "merged.npz").alpha_, merged.alpha_)

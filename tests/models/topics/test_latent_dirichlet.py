@@ -14,7 +14,7 @@ import latensor as lt
 from latensor.models.topics import model as topics_module
 from latensor.models.topics.latent_dirichlet import DirichletModel
 from latensor.moments.batch import Batch
-from topic_examples import population, share_moment, topic_distance
+from topic_examples import fraction_moment, population, topic_distance
 
 K = 6
 
@@ -35,7 +35,7 @@ def test_population_moments_give_topics_and_alpha_back(seed):
     k, n_words = 3 + seed % 2, 8
     topics = rng.dirichlet(np.full(n_words, 0.5), k)
     alpha = rng.uniform(0.1, 2.0, k) * rng.choice([0.2, 1.0, 4.0])
-    counts, weights = population(topics, share_moment(alpha, 3))
+    counts, weights = population(topics, fraction_moment(alpha, 3))
     # So many documents that the prior of the words does not show.
     fitted = lt.LatentDirichletAllocation(k, refine=0, random_state=seed).fit(
         counts, sample_weight=1e10 * weights
@@ -46,21 +46,21 @@ def test_population_moments_give_topics_and_alpha_back(seed):
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_polish_reaches_em_from_the_truth(seed):
+def test_refinement_reaches_em_from_the_truth(seed):
     sample = lt.datasets.make_topics(3000, 300, K, random_state=seed)
     new = lt.LatentDirichletAllocation
     moments = new(K, refine=0, random_state=0).fit(sample.counts)
-    polished = new(K, random_state=0).fit(sample.counts)
+    refined = new(K, random_state=0).fit(sample.counts)
     oracle = new(K, init=sample.topics, refine=20).fit(sample.counts)
     informed = new(K, random_state=0, document_topic_prior=1 / K).fit(sample.counts)
     before, after, best, with_true_prior = (
         topic_distance(model.components_, sample.topics)[0].mean()
-        for model in (moments, polished, oracle, informed)
+        for model in (moments, refined, oracle, informed)
     )
     assert after < 0.9 * before
     assert after < 1.05 * best
     assert with_true_prior < 0.8 * before
-    assert polished.alpha_.sum() == pytest.approx(1.0, rel=0.15)
+    assert refined.alpha_.sum() == pytest.approx(1.0, rel=0.15)
 
 
 def test_topics_are_probabilities_in_falling_order(sample, model):
@@ -101,9 +101,9 @@ def test_batches_and_files_give_the_topics_of_the_matrix(sample, model, tmp_path
     from latensor.sources import documents
 
     monkeypatch.setattr(documents, "IN_MEMORY", 1000)
-    spooled = clone(model).fit(source)
-    assert "held-out documents gained no more" in spooled.status_
-    truth = [topic_distance(m.components_, sample.topics)[0].mean() for m in (model, spooled)]
+    copied = clone(model).fit(source)
+    assert "held-out documents gained no more" in copied.status_
+    truth = [topic_distance(m.components_, sample.topics)[0].mean() for m in (model, copied)]
     assert truth[1] < 1.1 * truth[0]
 
 
@@ -126,8 +126,8 @@ def test_perplexity_is_that_of_the_truth_and_below_the_unigram(sample, model):
     assert model.perplexity(test) < 1.02 * truth.perplexity(test)
     assert model.score(test) == pytest.approx(-np.log(model.perplexity(test)))
     unigram = np.asarray(held.counts.sum(axis=0)).ravel()
-    share = unigram / unigram.sum()
-    entropy = np.exp(-(share * np.log(share, where=share > 0, out=np.zeros(300))).sum())
+    fraction = unigram / unigram.sum()
+    entropy = np.exp(-(fraction * np.log(fraction, where=fraction > 0, out=np.zeros(300))).sum())
     assert model.perplexity(test) < 0.9 * entropy
 
 
@@ -281,9 +281,9 @@ def test_words_coherence_and_exports(sample, model):
     assert len(inputs["vocab"]) == 300
     np.testing.assert_allclose(inputs["topic_term_dists"].sum(axis=1), 1, rtol=1e-5)
     assert np.array_equal(model.get_topics(), model.components_)
-    counts, shares = model.sample(5, length=50, random_state=0)
+    counts, fractions = model.sample(5, length=50, random_state=0)
     assert counts.sum(axis=1).tolist() == [50] * 5
-    assert shares.shape == (5, K)
+    assert fractions.shape == (5, K)
 
 
 def test_frames_and_their_names(sample):
@@ -316,16 +316,16 @@ def test_saved_models_answer_like_the_original(sample, model, tmp_path):
 
 
 def test_a_callback_hears_of_the_stages(sample):
-    heard = []
+    stages = []
     lt.LatentDirichletAllocation(
-        3, random_state=0, callback=lambda stage, share: heard.append(stage)
+        3, random_state=0, callback=lambda stage, fraction: stages.append(stage)
     ).fit(sample.counts)
-    assert [stage for stage, _ in itertools.groupby(heard)] == [
+    assert [stage for stage, _ in itertools.groupby(stages)] == [
         "reading",
         "subspace",
         "moments",
         "decomposition",
-        "polish",
+        "refinement",
         "weights",
     ]
 
@@ -420,7 +420,7 @@ def test_certificate_is_plain_data(model):
 
 def test_two_topics_need_the_concentration():
     topics, alpha = np.random.default_rng(0).dirichlet(np.full(6, 0.5), 2), np.array([0.3, 0.5])
-    counts, weights = population(topics, share_moment(alpha, 3))
+    counts, weights = population(topics, fraction_moment(alpha, 3))
     options = {"refine": 0, "random_state": 0}
     with pytest.warns(UserWarning, match="give alpha0"):
         assumed = lt.LatentDirichletAllocation(2, **options).fit(counts, sample_weight=weights)

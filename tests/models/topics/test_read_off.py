@@ -6,9 +6,9 @@ import pytest
 from latensor.datasets import make_topics
 from latensor.engines import LocalEngine
 from latensor.exceptions import NotIdentifiableError
-from latensor.models.topics.powers import power_sums, topics_from_powers
+from latensor.models.topics.power_steps import power_sums, topics_from_powers
 from latensor.models.topics.read_off import (
-    concentration_from_shares,
+    concentration_from_fractions,
     dual_basis,
     topics_from_moments,
 )
@@ -17,7 +17,7 @@ from latensor.moments.batch import Batch
 from latensor.moments.word_totals import WordTotalSums
 from latensor.moments.word_triples import WordTripleSums
 from latensor.sources.documents import documents_in_memory
-from topic_examples import population, share_moment, topic_distance
+from topic_examples import fraction_moment, population, topic_distance
 
 
 def planted(seed, n_words=9):
@@ -28,8 +28,8 @@ def planted(seed, n_words=9):
     return topics, alpha, rng
 
 
-def exact_sums(topics, shares, scale):
-    counts, weights = population(topics, shares)
+def exact_sums(topics, fractions, scale):
+    counts, weights = population(topics, fractions)
     batch = Batch((counts,), weights, np.arange(len(weights), dtype=np.uint64))
     return WordTripleSums(np.eye(topics.shape[1]), scale, 10.0).update(batch)
 
@@ -52,7 +52,7 @@ class Passes:
 @pytest.mark.parametrize("seed", range(20))
 def test_population_moments_give_topics_and_concentration_back(seed):
     topics, alpha, rng = planted(seed)
-    sums = exact_sums(topics, share_moment(alpha, 3), rng.uniform(0.5, 2.0, topics.shape[1]))
+    sums = exact_sums(topics, fraction_moment(alpha, 3), rng.uniform(0.5, 2.0, topics.shape[1]))
     found = topics_from_moments(sums.finalize(), sums.basis, sums.scale, len(alpha), rng)
     distances, order = topic_distance(found.topics, topics)
     assert distances.max() < 1e-8
@@ -63,10 +63,10 @@ def test_population_moments_give_topics_and_concentration_back(seed):
 
 
 def test_two_topics_leave_the_concentration_open_but_not_the_topics_at_it():
-    # Two shares that sum to one have three moments; two topics on a line and alpha are four.
+    # Two fractions that sum to one have three moments; two topics on a line and alpha are four.
     rng = np.random.default_rng(0)
     topics, alpha = rng.dirichlet(np.full(6, 0.5), 2), np.array([2.0, 0.7])
-    sums = exact_sums(topics, share_moment(alpha, 3), np.ones(6))
+    sums = exact_sums(topics, fraction_moment(alpha, 3), np.ones(6))
     moments = sums.finalize()
     for a in (0.5, alpha.sum(), 10.0):
         found = topics_from_moments(moments, sums.basis, sums.scale, 2, rng, concentration=a)
@@ -79,9 +79,9 @@ def test_two_topics_leave_the_concentration_open_but_not_the_topics_at_it():
 def test_one_topic_a_document_is_concentration_zero(seed):
     topics, alpha, rng = planted(seed)
     weights = alpha / alpha.sum()
-    shares = np.zeros((len(alpha),) * 3)
-    np.einsum("iii->i", shares)[:] = weights
-    sums = exact_sums(topics, shares, np.ones(topics.shape[1]))
+    fractions = np.zeros((len(alpha),) * 3)
+    np.einsum("iii->i", fractions)[:] = weights
+    sums = exact_sums(topics, fractions, np.ones(topics.shape[1]))
     found = topics_from_moments(
         sums.finalize(), sums.basis, sums.scale, len(alpha), rng, concentration=0.0
     )
@@ -91,10 +91,10 @@ def test_one_topic_a_document_is_concentration_zero(seed):
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_dirichlet_parameters_from_the_moments_of_the_shares(seed):
+def test_dirichlet_parameters_from_the_moments_of_the_fractions(seed):
     _, alpha, _ = planted(seed)
-    first, second = share_moment(alpha, 1), share_moment(alpha, 2)
-    np.testing.assert_allclose(concentration_from_shares(first, second), alpha, rtol=1e-9)
+    first, second = fraction_moment(alpha, 1), fraction_moment(alpha, 2)
+    np.testing.assert_allclose(concentration_from_fractions(first, second), alpha, rtol=1e-9)
 
 
 def test_dual_basis_tells_topics_apart_also_within_a_subspace():
@@ -143,7 +143,7 @@ def topics_from_moments_at_one(counts, k):
 
 def test_more_topics_than_the_words_support_are_refused_with_the_largest_number():
     topics, alpha, rng = planted(1)
-    sums = exact_sums(topics, share_moment(alpha, 3), np.ones(topics.shape[1]))
+    sums = exact_sums(topics, fraction_moment(alpha, 3), np.ones(topics.shape[1]))
     with pytest.raises(NotIdentifiableError, match=f"exceeds the {len(alpha)} directions"):
         topics_from_moments(sums.finalize(), sums.basis, sums.scale, len(alpha) + 1, rng)
 

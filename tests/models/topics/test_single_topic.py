@@ -55,9 +55,9 @@ def test_population_moments_give_topics_and_weights_back(seed):
     rng = np.random.default_rng(seed)
     k, n_words = 2 + seed % 3, 8
     topics, weights = rng.dirichlet(np.full(n_words, 0.5), k), rng.dirichlet(np.full(k, 3.0))
-    shares = np.zeros((k, k, k))
-    np.einsum("iii->i", shares)[:] = weights
-    counts, probabilities = population(topics, shares)
+    fractions = np.zeros((k, k, k))
+    np.einsum("iii->i", fractions)[:] = weights
+    counts, probabilities = population(topics, fractions)
     found = lt.SingleTopic(k, refine=0, random_state=seed)
     found.fit(counts, sample_weight=1e10 * probabilities)
     distances, order = topic_distance(found.components_, topics)
@@ -75,8 +75,8 @@ def test_documents_are_assigned_to_their_topics(sample, model):
     assert np.array_equal(proba, model.transform(sample.counts))
     np.testing.assert_allclose(model.weights_.sum(), 1, rtol=1e-6)
     assert (np.diff(model.weights_) <= 0).all()
-    shares = np.bincount(truth, minlength=K) / len(truth)
-    np.testing.assert_allclose(model.weights_[order], shares, atol=0.02)
+    fractions = np.bincount(truth, minlength=K) / len(truth)
+    np.testing.assert_allclose(model.weights_[order], fractions, atol=0.02)
 
 
 def test_the_error_falls_with_the_number_of_documents():
@@ -88,7 +88,7 @@ def test_the_error_falls_with_the_number_of_documents():
     assert 2.7 < errors[0] / errors[1] < 6.0
 
 
-def test_polish_reaches_em_from_the_truth(sample, model):
+def test_refinement_reaches_em_from_the_truth(sample, model):
     oracle = clone(model).set_params(init=sample.topics, refine=20).fit(sample.counts)
     best = topic_distance(oracle.components_, sample.topics)[0].mean()
     assert topic_distance(model.components_, sample.topics)[0].mean() < 1.15 * best

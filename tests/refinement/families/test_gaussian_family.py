@@ -105,18 +105,18 @@ def test_expected_sums_of_unobserved_entries_are_those_of_regression(kind):
         prepared = family.prepare(batch_of(hidden))
         found = family.outside(family.maximize(family.expect(state, prepared), state))
         logs = family.log_density(state, prepared)
-        shares = np.exp(logs - logsumexp(logs, axis=1)[:, None])
+        fractions = np.exp(logs - logsumexp(logs, axis=1)[:, None])
         first, second = np.zeros((2, 3)), np.zeros((2, 3, 3))
-        for share, row in zip(shares, hidden, strict=True):
+        for fraction, row in zip(fractions, hidden, strict=True):
             seen = ~np.isnan(row)
             for j in range(2):
                 mean, cov = outer.means[j], matrices[j]
                 gain = cov[:, seen] @ np.linalg.inv(cov[np.ix_(seen, seen)])
                 guess = mean + gain @ (row[seen] - mean[seen])
                 left = cov - gain @ cov[seen]
-                first[j] += share[j] * guess
-                second[j] += share[j] * (np.outer(guess, guess) + left)
-        counts = shares.sum(axis=0)
+                first[j] += fraction[j] * guess
+                second[j] += fraction[j] * (np.outer(guess, guess) + left)
+        counts = fractions.sum(axis=0)
         means = first / counts[:, None]
         expected = second / counts[:, None, None] - means[:, :, None] * means[:, None, :]
         if kind == "tied":
@@ -126,12 +126,12 @@ def test_expected_sums_of_unobserved_entries_are_those_of_regression(kind):
 
 
 @KINDS
-@pytest.mark.parametrize("share", [0.0, 0.3, 0.7])
-def test_a_step_never_lowers_the_likelihood(kind, share):
+@pytest.mark.parametrize("fraction", [0.0, 0.3, 0.7])
+def test_a_step_never_lowers_the_likelihood(kind, fraction):
     rows = clusters(600, 4)
     rng = np.random.default_rng(3)
-    hidden = np.where(rng.random(rows.shape) < share, np.nan, rows)
-    family = GaussianFamily.of(kind, rows.mean(axis=0), np.cov(rows.T), 0.0, missing=share > 0)
+    hidden = np.where(rng.random(rows.shape) < fraction, np.nan, rows)
+    family = GaussianFamily.of(kind, rows.mean(axis=0), np.cov(rows.T), 0.0, missing=fraction > 0)
     prepared = family.prepare(batch_of(hidden, rng.uniform(0.5, 2, len(rows))))
     state = family.inside(peer_of(rows, kind, 3)[1])
     values = []

@@ -61,7 +61,8 @@ class AlternatingLeastSquares:
         does not lower the residual is undone, so that the residual still never rises
     start : "leading" (leading directions of every mode, random beyond their number) or "random",
         where no `init` is given
-    tol : float, stop when the squared residual falls by less than this share, three times in a row
+    tol : float, stop when the squared residual falls by less than this fraction, three times in a
+        row
     target : float, stop as soon as the relative residual is at most this
     max_iter : int, sweeps
     """

@@ -29,7 +29,7 @@ from latensor.tensors.cp import CPTensor
 Groups = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 
 _SPLIT_STEPS = 20
-# Further solutions that a noisy one is compared with, and the share of the loss to which two
+# Further solutions that a noisy one is compared with, and the fraction of the loss to which two
 # agree that have found the same components.
 _CHALLENGES = 6
 _AGREEMENT = 1e-2

@@ -21,7 +21,7 @@ from latensor.decomposition.subspace.core import core_of
 from latensor.tensors.cp import CPTensor
 
 _STARTS = 3
-# Sweeps end when one lowers the off-diagonal energy by less than this share; convergence is
+# Sweeps end when one lowers the off-diagonal energy by less than this fraction; convergence is
 # quadratic, so that the angles left are then far smaller than the noise that keeps the energy up.
 _TOLERANCE = 1e-13
 
@@ -32,10 +32,10 @@ class JointDecomposition(Decomposition):
 
     Attributes
     ----------
-    off_diagonal : float, share of the squared norm of the slices (in the leading subspace) that
+    off_diagonal : float, fraction of the squared norm of the slices (in the leading subspace) that
         no rotation brings to their diagonals: 0 for an orthogonally decomposable tensor; above
         about 0.15 the components of a whitened moment are rarely trustworthy
-    history : (n_iter,) float array, the root of this share after every sweep
+    history : (n_iter,) float array, the root of this fraction after every sweep
     """
 
     off_diagonal: float = 0.0
@@ -144,7 +144,7 @@ class Diagonalized:
     vectors : (k, k), orthonormal columns
     weights : (k,) T(v_j, v_j, v_j) where the slices are all those of a symmetric tensor T; else
         the norms of the diagonals
-    off_diagonal : float, share of the squared norm left off the diagonals
+    off_diagonal : float, fraction of the squared norm left off the diagonals
     n_sweeps : int
     """
 
@@ -173,7 +173,7 @@ def diagonalize(
     rng : draws the combination of slices whose eigenvectors are the start
     start : (k, k) orthonormal columns to start from instead
     max_iter : int, sweeps over all pairs of coordinates
-    tol : float, a sweep that lowers the off-diagonal energy by less than this share is the last
+    tol : float, a sweep that lowers the off-diagonal energy by less than this fraction is the last
     """
     slices = np.asarray(slices, dtype=np.float64)
     size = slices.shape[0]

@@ -16,7 +16,7 @@ from latensor.arrays import (
     to_host,
 )
 from latensor.decomposition.algorithms.deflation import Deflated
-from latensor.decomposition.algorithms.rank_one import climb_symmetric, escape, sweep_asymmetric
+from latensor.decomposition.algorithms.rank_one import ascend_symmetric, escape, sweep_asymmetric
 from latensor.decomposition.algorithms.symmetric import (
     completed,
     rank_at_most,
@@ -227,22 +227,22 @@ class _Run:
             vectors = tuple(p[:, best] for p in points)
             return _Found(float(values[best]), vectors, bool(done[best]), points)
 
-        def climb(starts: Array) -> tuple[Array, Any, Any]:
-            return climb_symmetric(
+        def em_fit(starts: Array) -> tuple[Array, Any, Any]:
+            return ascend_symmetric(
                 deflated, starts, self.max_iter, self.tol, self.negligible, self.settings.shift
             )
 
-        ends, values, done = climb(points[0])
+        ends, values, done = em_fit(points[0])
         vector, value, converged = _best(ends, values, done)
         if abs(value) > self.negligible:
             if not converged:
                 # The monograph's second round of N steps, for the best start alone.
-                vector, value, converged = _best(*climb(vector[:, None]))
+                vector, value, converged = _best(*em_fit(vector[:, None]))
             for _ in range(max(self.data.shape)):
                 away = escape(deflated, vector, value, ends)
                 if away is None:
                     break
-                vector, value, converged = _best(*climb(away))
+                vector, value, converged = _best(*em_fit(away))
         return _Found(value, (vector,) * deflated.order, converged, (ends,) * deflated.order)
 
     def renewed(self, found: _Found) -> Points:

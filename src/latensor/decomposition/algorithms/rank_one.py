@@ -19,7 +19,7 @@ _WHOLE_HESSIAN = 256
 _STEP_AWAY = 0.3
 
 
-def climb_symmetric(
+def ascend_symmetric(
     deflated: Deflated,
     points: Array,
     max_iter: int,
@@ -92,7 +92,7 @@ def climb_symmetric(
 
 
 def escape(deflated: Deflated, vector: Array, value: float, others: Array) -> Array | None:
-    """Where to climb on from an eigenvector that is no local maximum; None if it is one.
+    """Where to go on from an eigenvector that is no local maximum; None if it is one.
 
     On the sphere, |R(u, ..., u)| has a maximum at an eigenvector u with value w only if the
     largest eigenvalue m of s R(I, I, u, ..., u) orthogonal to u has (p - 1) m < |w|, with p the

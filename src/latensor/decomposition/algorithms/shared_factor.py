@@ -45,7 +45,7 @@ class SharedFactor:
     n_restarts : int, for ranks above the dimension, where free fits often stick: random starts of
         the one factor, the best of which goes on; they end early when two of them agree
     max_inner : int, conjugate-gradient steps per Levenberg-Marquardt step
-    tol : float, stop when the squared residual falls by less than this share, twice in a row
+    tol : float, stop when the squared residual falls by less than this fraction, twice in a row
     target : float, stop as soon as the relative residual is at most this
     max_iter : int, Levenberg-Marquardt steps
     """

@@ -102,7 +102,7 @@ def rank_at_most(rank: object, limit: int, algorithm: str, why: str, remedy: str
 
 
 def exactly_symmetric(core: Any) -> Any:
-    """A core freed of the asymmetry that rounding gave it."""
+    """A core without the asymmetry that rounding gave it."""
     return np.ascontiguousarray(symmetrize(core))
 
 

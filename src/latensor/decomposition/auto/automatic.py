@@ -54,12 +54,13 @@ _HARDLY = 1e-3
 class Automatic:
     """Find the best CP fit of a tensor without choosing starts or restarts by hand.
 
-    Compresses the tensor to a core of about twice the rank per mode (of the rank, sharpened, where
-    the data are that many components and noise), compares two starts there, fits the core by
-    extrapolated alternating least squares and Levenberg-Marquardt, replaces misplaced components,
-    and finishes on the whole tensor. With a penalty, a constraint or fixed modes the free fit is
-    where the constrained one begins; with a mask, several starts are tried until two agree that
-    entries left out of the fit do not contradict (`lt.complete` says more).
+    Compresses the tensor to a core of about twice the rank per mode (of the rank, with refined
+    subspaces, where the data are that many components and noise), compares two starts
+    there, fits the core by extrapolated alternating least squares and Levenberg-Marquardt,
+    replaces misplaced components, and finishes on the whole tensor. With a penalty, a constraint or
+    fixed modes the free fit is where the constrained one begins; with a mask, several starts are
+    tried until two agree that entries left out of the fit do not contradict (`lt.complete` says
+    more).
 
     Parameters
     ----------

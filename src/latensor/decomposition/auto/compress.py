@@ -11,7 +11,7 @@ from latensor.decomposition.optimize.problem import DenseProblem, widened
 from latensor.decomposition.optimize.starts import overdetermined, parameters
 from latensor.decomposition.setup import assemble
 from latensor.decomposition.subspace.compression import Compression, compress_to_signal
-from latensor.decomposition.subspace.sharpening import Directions, narrowed, sharpened, visible
+from latensor.decomposition.subspace.narrowing import Directions, narrowed, refine_subspace, visible
 
 # Tolerance on a core that holds all of the tensor.
 _LOSSLESS_TOL = 1e-12
@@ -41,9 +41,9 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
     if directions is Directions.HIDDEN:
         freedom = wide.core.size - parameters(wide.core.shape, rank)
         task.monitor.base = wide.base
-        # A target above the noise may well be met without the passes that sharpening takes.
+        # A target above the noise may well be met without the passes that narrowing takes.
         if task.monitor.target_loss() <= variance * freedom:
-            sharp = sharpened(problem, wide, rank, task.rng)
+            sharp = refine_subspace(problem, wide, rank, task.rng)
             return _with_floor(task, sharp, sharp=True, variance=variance)
     core = _with_floor(task, wide, sharp=False)
     return replace(core, overfitted=directions is Directions.FEWER)

@@ -135,12 +135,12 @@ class Core:
         """Loss below which only rounding is left: exactly low-rank input goes down to here."""
         return 1e-28 * self.problem.squared_norm
 
-    def silent(self) -> Core:
-        """The same core for trials that nobody is told of."""
+    def unmonitored(self) -> Core:
+        """The same core for trials, without callback and history."""
         return replace(self, monitor=replace(self.monitor, callback=None, history=[]))
 
-    def told(self, fit: Fit) -> Fit:
-        """A fit that the callback has been told of."""
+    def report(self, fit: Fit) -> Fit:
+        """A fit, after the callback has been called with it."""
         self.monitor.record(fit.loss, lambda: self.assemble(fit.factors))
         return fit
 

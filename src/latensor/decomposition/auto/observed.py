@@ -1,4 +1,4 @@
-"""Starts of fits over observed entries: from subspaces of the unfoldings, by falling ridges.
+"""Starts of fits over observed entries: from subspaces of the unfoldings, by decreasing ridges.
 
 A random start of alternating least squares over few entries mostly ends where it describes them by
 factors that are wild elsewhere. Two things prevent that. The leading directions of every mode can

@@ -11,7 +11,7 @@ from latensor.decomposition.auto.core import Core, Fit, component_costs
 from latensor.decomposition.optimize.starts import leading_rank_one, random_start
 from latensor.decomposition.optimize.sweeps import Sweeps, balanced
 
-# Sweeps that settle the others before a component is added from the residual.
+# Sweeps that refit the others before a component is added from the residual.
 _SWEEPS_PER_COMPONENT = 5
 
 

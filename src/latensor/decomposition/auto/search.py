@@ -44,13 +44,13 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     rule = Multistart(_SAME_OPTIMUM, _AGREEMENTS, _DISAGREEMENTS, base=core.monitor.base)
     found = rule.search(best, _others(core, best))
     if found.state is not best:
-        best = core.told(found.state)
+        best = core.report(found.state)
         yield best
 
 
 def _others(core: Core, fit: Fit) -> Iterator[Fit]:
     """Fits from other starts, each from the best one so far."""
-    silent, best = core.silent(), fit
+    silent, best = core.unmonitored(), fit
     for fraction in cycle(_FRACTIONS):
         if core.monitor.ended is not None:
             return
@@ -69,7 +69,7 @@ def _swapped(core: Core, fit: Fit) -> Fit:
 
     For tensors that are fitted whole, over which a trial costs as much as the fit itself.
     """
-    silent = core.silent()
+    silent = core.unmonitored()
     for _ in range(_MOST_SWAPS):
         if core.monitor.ended is not None or fit.loss <= core.smallest or core.rank < 3:
             break
@@ -83,5 +83,5 @@ def _swapped(core: Core, fit: Fit) -> Fit:
         trial, _ = follow(silent, start, fit.loss)
         if trial.loss >= fit.loss * (1 - _WORTH_KEEPING):
             break
-        fit = core.told(trial)
+        fit = core.report(trial)
     return fit

@@ -129,8 +129,8 @@ class Unimodal:
         """
         floor = 0.0 if self.nonnegative else -math.inf
         rising = _isotonic(column, floor)[1]
-        falling = _isotonic(column[::-1], floor)[1][::-1]
-        split = int(np.argmin(rising + falling))
+        decreasing = _isotonic(column[::-1], floor)[1][::-1]
+        split = int(np.argmin(rising + decreasing))
         first = _isotonic(column[:split], floor)[0]
         second = _isotonic(column[split:][::-1], floor)[0][::-1]
         return np.concatenate([first, second])

@@ -39,8 +39,10 @@ def with_cp_gradient(function: Callable[Parameters, Result]) -> Callable[Paramet
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         tensor = _first(arguments, options)
         if not requires_gradient(tensor):
-            return _unfollowed(function, tensor, *arguments, **options)
-        followed: Result = _followed(function, arguments, options, _cp_arrays, _cp_rule, _cp_result)
+            return _without_gradient(function, tensor, *arguments, **options)
+        followed: Result = _differentiable(
+            function, arguments, options, _cp_arrays, _cp_rule, _cp_result
+        )
         return followed
 
     return wrapped
@@ -53,8 +55,8 @@ def with_tucker_gradient(function: Callable[Parameters, Result]) -> Callable[Par
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         tensor = _first(arguments, options)
         if not requires_gradient(tensor):
-            return _unfollowed(function, tensor, *arguments, **options)
-        followed: Result = _followed(
+            return _without_gradient(function, tensor, *arguments, **options)
+        followed: Result = _differentiable(
             function, arguments, options, _tucker_arrays, _tucker_rule, _tucker_result
         )
         return followed
@@ -66,7 +68,7 @@ def _first(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
     return arguments[0] if arguments else options.get("tensor")
 
 
-def _unfollowed(
+def _without_gradient(
     function: Callable[..., Result], tensor: Any, *arguments: Any, **options: Any
 ) -> Result:
     inside = getattr(tensor, "reference", None)
@@ -79,7 +81,7 @@ def _unfollowed(
         return function(*arguments, **options)
 
 
-def _followed(
+def _differentiable(
     function: Callable[..., Any],
     arguments: tuple[Any, ...],
     options: dict[str, Any],

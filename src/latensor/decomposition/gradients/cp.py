@@ -120,7 +120,7 @@ class CPGradient:
         if not self.symmetric:
             free[0] = free[0] * phases
             phases = np.ones_like(phases)
-        # With X = c X' and factors c^(1/p) times those of X', the penalty keeps its share.
+        # With X = c X' and factors c^(1/p) times those of X', the penalty keeps its fraction.
         ridge = self.ridge * self._scale ** (2.0 / len(modes) - 2.0)
         fixed = {m: np.asarray(f, dtype=wide) for m, f in self.fixed.items()}
         places = (tuple(range(order)),) if self.symmetric else tuple((m,) for m in modes)
@@ -308,14 +308,14 @@ class _Point:
     def _grams(self) -> list[Any]:
         """For each block the (rank, rank) matrix of its normal equations if alone."""
         grams = [f.conj().T @ f for f in self.factors]
-        share = 1.0 if self.observed is None else float(self.observed.mean())
+        fraction = 1.0 if self.observed is None else float(self.observed.mean())
         rank = len(self.phases)
         found = []
         for modes in self.places:
             others = prod(
                 (g for m, g in enumerate(grams) if m != modes[0]), start=np.ones((rank, rank))
             )
-            total = share * len(modes) * others + self.ridge * np.eye(rank)
+            total = fraction * len(modes) * others + self.ridge * np.eye(rank)
             found.append(total.conj())
         return found
 

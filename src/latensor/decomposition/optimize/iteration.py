@@ -184,7 +184,7 @@ def iterate(
 
 
 def _remaining(losses: list[float]) -> float:
-    """What is left to gain if gains go on falling as they did: the rest of a geometric series."""
+    """What is left to gain if gains decrease as they did: the rest of a geometric series."""
     window = min(_WINDOW, (len(losses) - 1) // 2)
     if window == 0:  # one step: as if all further ones gained as much
         return CONVERGED_STEPS * (losses[0] - losses[-1])

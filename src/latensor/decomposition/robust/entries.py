@@ -130,7 +130,7 @@ def assess(entries: Entries, model: Any, parameters: int) -> Assessment:
 
 
 def _every_slice(met: Any, observed: Any) -> bool:
-    """Whether each slice of each mode has a fair share of entries that are met.
+    """Whether each slice of each mode has a fair fraction of entries that are met.
 
     A slice of which all entries count as errors is fitted to itself and can be anything.
     """

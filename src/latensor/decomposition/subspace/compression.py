@@ -22,7 +22,7 @@ from latensor.tensors.contractible import Contractible
 # A mode is compressed only if that removes at least a quarter of it.
 _WORTHWHILE = 0.75
 _SUBSPACE_STEPS = 3
-# Directions that a mode must lose, absolutely and as a share, to show what noise looks like.
+# Directions that a mode must lose, absolutely and as a fraction, to show what noise looks like.
 _FEWEST_NOISE = 4
 _LEAST_NOISE = 0.05
 # How far the largest direction of noise may lie above what theory has for the mean of all, ...

@@ -2,7 +2,7 @@
 
 The directions are the left singular vectors of an unfolding, which is never factored whole: its
 short side has a small Gram matrix. Squaring costs half of the digits, so that where the smallest
-direction asked for could drown in rounding, a triangular factor takes the place of the Gram. An
+direction asked for could be lost to rounding, a triangular factor takes the place of the Gram. An
 unfolding that would need a copy is read in blocks.
 """
 
@@ -36,7 +36,7 @@ _BLOCK_ENTRIES = 1 << 20
 _SMALL = 128
 # A Gram is trusted while what it leaves out is this many rounding errors of the whole energy,
 _TRUSTED_TAIL = 1e4
-# or while the last direction kept has this share of the energy of the first.
+# or while the last direction kept has this fraction of the energy of the first.
 _TRUSTED_RATIO = 1e-6
 
 
@@ -81,7 +81,7 @@ def leading_directions(
     gram = mode_gram(xp, array, mode)
     energy = _trace(xp, gram)
     if budget is None or budget > _TRUSTED_TAIL * machine_epsilon(array) * energy:
-        squares, vectors = falling_eigenpairs(xp, gram, rank)
+        squares, vectors = leading_eigenpairs(xp, gram, rank)
         count, tail = _count(squares, energy, rank, budget, machine_epsilon(array))
         if budget is not None or _trusted(squares, tail, energy, machine_epsilon(array)):
             return Directions(like_array(vectors[:, :count], array), tail)
@@ -114,7 +114,7 @@ def _from_short_side(
     if budget is None:
         gram = conjugate_transpose(matrix) @ matrix
         energy = _trace(xp, gram)
-        squares, vectors = falling_eigenpairs(xp, gram, count)
+        squares, vectors = leading_eigenpairs(xp, gram, count)
         _, tail = _count(squares, energy, count, None, machine_epsilon(array))
         if _trusted(squares, tail, energy, machine_epsilon(array)):
             basis = orthonormal(matrix @ like_array(vectors, array))
@@ -152,7 +152,7 @@ def _trusted(squares: Any, tail: float, energy: float, epsilon: float) -> bool:
     )
 
 
-def falling_eigenpairs(xp: Namespace, gram: Array, count: int | None = None) -> tuple[Any, Any]:
+def leading_eigenpairs(xp: Namespace, gram: Array, count: int | None = None) -> tuple[Any, Any]:
     """The leading eigenpairs of a Gram matrix, in decreasing value.
 
     Returns

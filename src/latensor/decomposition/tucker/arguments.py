@@ -32,7 +32,7 @@ _METHODS = ("auto", "sequential", "hosvd", "hooi", "randomized")
 def read_ranks(
     ranks: object, error: object, modes: Sequence[int] | None, shape: tuple[int, ...]
 ) -> Truncation:
-    """The caller's ranks, shares of energy or target error as a `Truncation`."""
+    """The caller's ranks, fractions of energy or target error as a `Truncation`."""
     order = len(shape)
     if modes is None:
         chosen = tuple(range(order))
@@ -43,26 +43,26 @@ def read_ranks(
     rising = tuple(sorted(chosen))
     if (ranks is None) == (error is None):
         raise InvalidInputError(
-            "give either ranks (an int, a share of the energy in (0, 1), or one of these per mode) "
-            "or error, a relative error in (0, 1)"
+            "give either ranks (an int, a fraction of the energy in (0, 1), or one of these per "
+            "mode) or error, a relative error in (0, 1)"
         )
     if error is not None:
-        if not _is_share(error):
+        if not _is_fraction(error):
             raise InvalidInputError(f"error={error!r} must be a number in (0, 1)")
         return Truncation(rising, total=float(error) ** 2)  # type: ignore[arg-type]
-    if _is_share(ranks):
+    if _is_fraction(ranks):
         return Truncation(rising, total=1.0 - float(ranks))  # type: ignore[arg-type]
     entries = _entries(ranks, chosen, modes is not None)
     found: dict[int, int] = {}
-    shares: dict[int, float] = {}
+    fractions: dict[int, float] = {}
     for i, (mode, entry) in enumerate(zip(chosen, entries, strict=True)):
         name = f"ranks[{i}]" if isinstance(ranks, list | tuple | np.ndarray) else "ranks"
-        if _is_share(entry):
-            shares[mode] = 1.0 - float(entry)
+        if _is_fraction(entry):
+            fractions[mode] = 1.0 - float(entry)
             continue
         if isinstance(entry, bool | np.bool_) or not isinstance(entry, int | np.integer):
             raise InvalidInputError(
-                f"{name}={entry!r} must be an integer of at least 1, or a share of the energy "
+                f"{name}={entry!r} must be an integer of at least 1, or a fraction of the energy "
                 "in (0, 1)"
             )
         if entry < 1:
@@ -75,10 +75,10 @@ def read_ranks(
                 f"of shape {shape}: give {advice}"
             )
         found[mode] = int(entry)
-    return Truncation(rising, found, shares)
+    return Truncation(rising, found, fractions)
 
 
-def _is_share(value: object) -> bool:
+def _is_fraction(value: object) -> bool:
     return isinstance(value, float | np.floating) and 0.0 < float(value) < 1.0
 
 
@@ -142,7 +142,7 @@ def check_method(
     settings = {"init": init, "tol": tol, "max_iter": max_iter, "callback": callback}
     unused = [name for name, value in settings.items() if value is not None]
     if unused and not iterates:
-        what = f"method={method!r}" if method != "auto" else "a share of the energy or an error"
+        what = f"method={method!r}" if method != "auto" else "a fraction of the energy or an error"
         raise InvalidInputError(
             f"{what} is met without iterating, which leaves {', '.join(unused)} without effect: "
             "leave out, or use method='hooi'"

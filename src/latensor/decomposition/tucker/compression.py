@@ -16,8 +16,8 @@ from latensor.arrays import Array, Namespace, like, machine_epsilon, standard_no
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.decomposition.subspace.compression import LARGEST_CORE
 from latensor.decomposition.subspace.mode_directions import (
-    falling_eigenpairs,
     leading_directions,
+    leading_eigenpairs,
     widened_basis,
 )
 from latensor.decomposition.tucker.orthogonal import (
@@ -38,7 +38,7 @@ from latensor.tensors.tucker import TuckerTensor
 _LONGEST_GRAM = 1500
 _SWEEPS = 2
 # A sketch that sees a mode through few columns misses part of it: it is corrected by so many
-# sweeps at most, while each lowers what is left out to less than this share.
+# sweeps at most, while each lowers what is left out to less than this fraction.
 _MAX_CORRECTIONS = 3
 _WORTH_ANOTHER = 0.97
 _FIRST_WIDTH = 16
@@ -143,7 +143,7 @@ def _first_basis(
 ) -> Array:
     shape = tensor.shape
     if _has_gram(tensor, mode):
-        _, vectors = falling_eigenpairs(xp, tensor.unfold_gram(mode), width)
+        _, vectors = leading_eigenpairs(xp, tensor.unfold_gram(mode), width)
         return like(vectors, tensor.reference)
     # Twice as many columns as directions, spread over the other modes.
     side = int(np.ceil((2.0 * width) ** (1.0 / max(len(shape) - 1, 1)))) + 1
@@ -165,7 +165,7 @@ def compress_to_budget(
 
     The widths of the modes whose rank the rule leaves open are doubled until that holds.
     """
-    allowed = 0.5 * min([*rule.shares.values(), *([rule.total] if rule.total > 0 else [])])
+    allowed = 0.5 * min([*rule.fractions.values(), *([rule.total] if rule.total > 0 else [])])
     width = _FIRST_WIDTH
     while True:
         widths = {

@@ -140,7 +140,7 @@ def tucker(
     tensor : array of any library, or sparse, factored or implicit tensor, of any order
     ranks : how much of every mode to keep
         an int for all modes, or one int per mode;
-        a float in (0, 1): as little as holds this share of the squared norm of the tensor, so
+        a float in (0, 1): as little as holds this fraction of the squared norm of the tensor, so
         that 0.99 has a relative error of at most 0.1;
         a float in a sequence, for its own mode: cutting that mode costs at most the rest of the
         squared norm.

@@ -51,8 +51,8 @@ def best_subspaces(array: Any, start: Sequence[Any], energy: float) -> list[Any]
     modes = [m for m, basis in enumerate(start) if basis is not None]
     ranks = {m: int(start[m].shape[1]) for m in modes}
     search = _Search(array, modes, energy)
-    alone, losses, settled = search.follow(_stacked([start], modes), _QUICK)
-    if settled or losses[0] <= np.sqrt(np.finfo(np.float64).eps) * energy:
+    alone, losses, converged = search.follow(_stacked([start], modes), _QUICK)
+    if converged or losses[0] <= np.sqrt(np.finfo(np.float64).eps) * energy:
         return _picked(alone, 0, len(start))
     rng = np.random.default_rng(0)  # the same starts in every call
     points = [{m: _leading(array, m, ranks[m]) for m in modes}]

@@ -143,9 +143,9 @@ def _best_core(core: Any, image: Any, grams: Sequence[Any]) -> tuple[Any, float]
             ahead, slope, weight = core, product, 1.0
             continue
         larger = 0.5 * (1.0 + np.sqrt(1.0 + 4.0 * weight**2))
-        share = (weight - 1.0) / larger
-        ahead = candidate + share * (candidate - core)
-        slope = turned + share * (turned - product)
+        fraction = (weight - 1.0) / larger
+        ahead = candidate + fraction * (candidate - core)
+        slope = turned + fraction * (turned - product)
         core, product, value, weight = candidate, turned, reached, larger
     return core, value
 

@@ -27,9 +27,9 @@ from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
 from latensor.decomposition.optimize.problem import squared_norm as host_squared_norm
 from latensor.decomposition.subspace.mode_directions import (
-    falling_eigenpairs,
     improved_directions,
     leading_directions,
+    leading_eigenpairs,
     like_array,
     mode_gram,
     widened_basis,
@@ -39,7 +39,7 @@ from latensor.tensors.dense import DenseTensor, contract_mode, contract_modes, f
 
 # A sketch leaves a mode whole unless it removes at least a quarter of it.
 _WORTHWHILE = 0.75
-# Sums of squares resolve a share of the energy that is so many rounding errors.
+# Sums of squares resolve a fraction of the energy that is so many rounding errors.
 _RESOLVED = 1e4
 # Entries of the slabs in which a residual is computed: 8 MiB of float64.
 _SLAB = 1 << 20
@@ -55,13 +55,13 @@ class Truncation:
     ----------
     modes : the modes that get a factor, in rising order
     ranks : mode -> number of directions to keep
-    shares : mode -> share of the squared norm that cutting this mode may cost
-    total : share of the squared norm that the remaining modes together may cost
+    fractions : mode -> fraction of the squared norm that cutting this mode may cost
+    total : fraction of the squared norm that the remaining modes together may cost
     """
 
     modes: tuple[int, ...]
     ranks: Mapping[int, int] = field(default_factory=dict)
-    shares: Mapping[int, float] = field(default_factory=dict)
+    fractions: Mapping[int, float] = field(default_factory=dict)
     total: float = 0.0
 
     @property
@@ -74,7 +74,7 @@ class Truncation:
         return Truncation(
             tuple(m for m in self.modes if m not in modes),
             {m: rank for m, rank in self.ranks.items() if m not in modes},
-            {m: share for m, share in self.shares.items() if m not in modes},
+            {m: fraction for m, fraction in self.fractions.items() if m not in modes},
             self.total,
         )
 
@@ -140,7 +140,7 @@ def truncate(
     # The mode that shrinks most goes first and makes all others cheaper; of equals the last one,
     # whose unfolding needs no copy. Unknown ranks shrink long modes most.
     queue = sorted(rule.modes, key=lambda m: (rule.ranks.get(m, 1) / shape[m], -m))
-    sharing = sum(m not in rule.ranks and m not in rule.shares for m in queue)
+    sharing = sum(m not in rule.ranks and m not in rule.fractions for m in queue)
     remaining = rule.total * energy
     bases: list[Array | None] = [None] * len(shape)
     current = array
@@ -149,13 +149,13 @@ def truncate(
         rank, budget = rule.ranks.get(mode), None
         if sequential and rank == shape[mode]:
             continue  # nothing to cut: a rotation of the core will do
-        if rank is None and mode in rule.shares:
-            budget = rule.shares[mode] * energy
+        if rank is None and mode in rule.fractions:
+            budget = rule.fractions[mode] * energy
         elif rank is None:
             budget = max(remaining, 0.0) / sharing
             sharing -= 1
         found = leading_directions(xp, seen, mode, rank=rank, budget=budget)
-        if rank is None and mode not in rule.shares:
+        if rank is None and mode not in rule.fractions:
             remaining -= found.discarded
         bases[mode] = found.basis
         current = contract_mode(xp, current, conjugated(found.basis), mode)
@@ -354,7 +354,7 @@ def all_orthogonal(
     """Core and factors in the form that makes them unique.
 
     The slices of the core along every factored mode are orthogonal to each other and stand by
-    falling norm; the largest entry of every column of a factor is real and positive.
+    decreasing norm; the largest entry of every column of a factor is real and positive.
 
     Parameters
     ----------
@@ -365,7 +365,7 @@ def all_orthogonal(
     for mode in modes:
         if not rotate and factors[mode] is not None:
             continue
-        _, vectors = falling_eigenpairs(xp, mode_gram(xp, core, mode))
+        _, vectors = leading_eigenpairs(xp, mode_gram(xp, core, mode))
         turn = like_array(vectors, core)
         turns[mode] = conjugated(turn)
         factors[mode] = turn if factors[mode] is None else factors[mode] @ turn

@@ -88,7 +88,7 @@ class OrthogonalFit:
         unit = rest or 1.0
         inner_rule = replace(
             rule,
-            shares={m: (s * energy - outer.loss) / unit for m, s in rule.shares.items()},
+            fractions={m: (s * energy - outer.loss) / unit for m, s in rule.fractions.items()},
             total=(rule.total * energy - outer.loss) / unit,
         )
         inner = truncate(xp, outer.core, inner_rule, rest, sequential=method != "hosvd")

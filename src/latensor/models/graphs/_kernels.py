@@ -17,7 +17,7 @@ def explain_edges(
     own: Any,
     weights: Any,
     reached: Any,
-    shares: Any,
+    fractions: Any,
     logs: Any,
 ) -> None:
     """Z_i = sum_j A_ij W_j / (W_i . C_j) (b, k) and sum_j A_ij log (W_i . C_j) (b,).
@@ -27,13 +27,13 @@ def explain_edges(
     pointers, columns, values : rows of the adjacency in CSR
     own : (b, k), W_i of the rows
     weights, reached : (n, k), W and C = W B'
-    shares, logs : written
+    fractions, logs : written
     """
     k = own.shape[1]
     for i in range(pointers.shape[0] - 1):
         total = 0.0
         for l in range(k):  # noqa: E741
-            shares[i, l] = 0.0
+            fractions[i, l] = 0.0
         for e in range(pointers[i], pointers[i + 1]):
             j = columns[e]
             rate = 1e-300
@@ -41,7 +41,7 @@ def explain_edges(
                 rate += own[i, l] * reached[j, l]
             scale = values[e] / rate
             for l in range(k):  # noqa: E741
-                shares[i, l] += scale * weights[j, l]
+                fractions[i, l] += scale * weights[j, l]
             total += values[e] * np.log(rate)
         logs[i] = total
 

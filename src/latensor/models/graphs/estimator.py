@@ -192,8 +192,8 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         alpha = np.asarray(self.alpha_, dtype=np.float64)
         own = np.full((rows.shape[0], len(block)), 1 / len(block))
         for _ in range(_STEPS):
-            shares, _logs = explained(rows, own, weights, reached)
-            counts = own * (shares @ block.T)
+            fractions, _logs = explained(rows, own, weights, reached)
+            counts = own * (fractions @ block.T)
             kept = np.maximum(counts - np.maximum(1 - alpha, 0.0), 0.0)
             few = ~(kept.sum(axis=1) > 0)
             kept[few] = counts[few]

@@ -94,7 +94,7 @@ def _common_scale(weights: Array) -> Array:
 
 
 @dataclass(frozen=True, eq=False)
-class _Climb:
+class _Ascent:
     """Where a refinement has arrived."""
 
     state: GraphState
@@ -244,7 +244,7 @@ class BlockModel(Model[GraphState]):
         block = self._block(run, membership, weights)
         return GraphState(membership, weights, block, self.alpha0 * membership.mean(axis=0))
 
-    def _refined(self, run: Run, state: GraphState, limit: int) -> _Climb:
+    def _refined(self, run: Run, state: GraphState, limit: int) -> _Ascent:
         """Memberships that maximize the posterior of the edges, as Poisson counts.
 
         With N_ik the edges of i that community k explains and e_k those expected of a pure member,
@@ -281,7 +281,7 @@ class BlockModel(Model[GraphState]):
             block = found["block"] / np.maximum(np.outer(sizes, sizes), _LEAST)
             block = np.maximum(block, _LEAST * max(float(block.max()), _LEAST))
             state = GraphState(membership, weights, block, alpha)
-        return _Climb(state, len(history) - 1, converged, tuple(history))
+        return _Ascent(state, len(history) - 1, converged, tuple(history))
 
     def _value(self, logs: float, weights: Array, block: Array) -> float:
         """The log-likelihood per pair of nodes."""

@@ -112,10 +112,10 @@ def successive_projection(values: Array, vectors: Array, k: int) -> Array:
     return np.where(totals > 0, found / np.where(totals > 0, totals, 1.0), 1 / k)
 
 
-def softened(labels: Array, k: int, share: float = 0.9) -> Array:
+def softened(labels: Array, k: int, fraction: float = 0.9) -> Array:
     """Memberships (n, k) that are mostly those of labels."""
-    found = np.full((len(labels), k), (1 - share) / max(k - 1, 1))
-    found[np.arange(len(labels)), labels] = share if k > 1 else 1.0
+    found = np.full((len(labels), k), (1 - fraction) / max(k - 1, 1))
+    found[np.arange(len(labels)), labels] = fraction if k > 1 else 1.0
     return found
 
 

@@ -178,8 +178,15 @@ class ExplainedEdges(Sums):
 
 def explained(rows: Any, own: Array, weights: Array, reached: Array) -> tuple[Array, Array]:
     """Z (b, k) and the sum of logarithms of the rates (b,) of CSR rows of edges; C = W B'."""
-    shares, logs = np.empty(own.shape), np.empty(len(own))
+    fractions, logs = np.empty(own.shape), np.empty(len(own))
     explain_edges(
-        rows.indptr, rows.indices, rows.data.astype(np.float64), own, weights, reached, shares, logs
+        rows.indptr,
+        rows.indices,
+        rows.data.astype(np.float64),
+        own,
+        weights,
+        reached,
+        fractions,
+        logs,
     )
-    return shares, logs
+    return fractions, logs

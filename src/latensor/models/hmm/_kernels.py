@@ -10,12 +10,12 @@ from latensor.arrays._kernels import compiled
 
 
 @compiled()
-def climb_joint(joint: Any, shares: Any, emissions: Any, rounds: int) -> None:
+def maximize_joint(joint: Any, fractions: Any, emissions: Any, rounds: int) -> None:
     """Rounds of X <- X * (O (J / (O' X O)) O'), X normalized, in place of `joint` X (k, k).
 
     Parameters
     ----------
-    shares : (d, d) the table J of pairs
+    fractions : (d, d) the table J of pairs
     emissions : (k, d) probabilities O
     """
     k, d = emissions.shape
@@ -36,7 +36,7 @@ def climb_joint(joint: Any, shares: Any, emissions: Any, rounds: int) -> None:
                 for b in range(d):
                     expected[b] += weight * emissions[j, b]
             for b in range(d):
-                expected[b] = shares[a, b] / max(expected[b], 1e-300)
+                expected[b] = fractions[a, b] / max(expected[b], 1e-300)
             for i in range(k):
                 weight = emissions[i, a]
                 for b in range(d):
@@ -55,7 +55,7 @@ def climb_joint(joint: Any, shares: Any, emissions: Any, rounds: int) -> None:
 
 
 @compiled()
-def climb_start(
+def maximize_start(
     start: Any, firsts: Any, emissions: Any, occupancy: Any, n: float, rounds: int
 ) -> None:
     """Rounds for how `n` sequences, and one more by `occupancy` (k,), begin: in place of `start`.
@@ -63,7 +63,7 @@ def climb_start(
     Parameters
     ----------
     start : (k,)
-    firsts : (m,) shares of the first symbols, those that were seen
+    firsts : (m,) fractions of the first symbols, those that were seen
     emissions : (k, m) their probabilities
     """
     k, m = emissions.shape

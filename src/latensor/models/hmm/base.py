@@ -127,7 +127,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         -----
         Sequences longer than 131,072 rows are cut into pieces that see 1,024 rows on both sides.
         """
-        told = callback or self._told()
+        told = callback or self._progress()
         return super().fit(X, lengths, sample_weight, callback=told, checkpoint=checkpoint)
 
     def partial_fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
@@ -243,7 +243,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         values: Mapping[str, Array] = self.__dict__.get("_given_values", {})
         return values
 
-    def _told(self) -> Callable[[str, int], object] | None:
+    def _progress(self) -> Callable[[str, int], object] | None:
         if not self.verbose:
             return None
         return lambda name, number: print(f"{type(self).__name__}: pass {number} ({name})")

@@ -17,9 +17,9 @@ from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run
 from latensor.models.hmm.base import HiddenMarkovEstimator, Letters
-from latensor.models.hmm.cells import SymbolCode
 from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
 from latensor.models.hmm.model import ChainModel
+from latensor.models.hmm.quantization import SymbolCode
 from latensor.models.hmm.sequence_input import SymbolReader, read_symbols
 from latensor.moments.batch import Batch
 from latensor.moments.sequences import LargestSymbol

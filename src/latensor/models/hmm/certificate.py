@@ -94,14 +94,14 @@ class HMMCertificate(Findings):
         )
 
     def _fit(self) -> Statement | None:
-        share = self.off_diagonal
-        if share != share:  # NaN: there was no third moment to explain
+        fraction = self.off_diagonal
+        if fraction != fraction:  # NaN: there was no third moment to explain
             return Statement(
                 "fit",
                 CAUTION,
                 "The moments cannot give so many states: only random starts were tried.",
             )
-        level = GOOD if share < _FITS else CAUTION if share < _MISFITS else BAD
+        level = GOOD if fraction < _FITS else CAUTION if fraction < _MISFITS else BAD
         if level == BAD and self.converged is not None:
             level = CAUTION
         tail = {
@@ -110,7 +110,7 @@ class HMMCertificate(Findings):
             BAD: "the moments do not show these states",
         }[level]
         return Statement(
-            "fit", level, f"{share:.1%} of the third moment is left unexplained: {tail}."
+            "fit", level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
         )
 
     def _conditioning(self) -> Statement | None:

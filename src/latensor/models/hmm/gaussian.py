@@ -20,10 +20,10 @@ from latensor.estimation.run import Run
 from latensor.estimation.samples import read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.base import HiddenMarkovEstimator, Letters
-from latensor.models.hmm.cells import POINTS, Cells
 from latensor.models.hmm.gaussian_states import gaussian_of, random_gaussian
 from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
 from latensor.models.hmm.model import ChainModel
+from latensor.models.hmm.quantization import POINTS, Quantization
 from latensor.models.hmm.sequence_input import PointReader, merged_equal, within_range
 from latensor.moments.batch import Batch
 from latensor.moments.sequences import PointSums
@@ -69,7 +69,7 @@ class PointModel(ChainModel):
             else _CELLS_PER_STATE * int(self.n_components)
         )
         weights = sample.rows.row_weights(sample.weights)
-        cells = Cells.around(
+        cells = Quantization.around(
             spread.mean,
             spread.deviation,
             sample.rows.rows,

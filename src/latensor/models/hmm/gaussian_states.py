@@ -10,9 +10,9 @@ from latensor.models.hmm.read_off import HiddenStates
 from latensor.refinement.hmm import GaussianEmission
 from latensor.refinement.hmm.gaussian import positive
 
-# Variances read off are at least this share of their mean over the states, or this many times the
-# noise where that is less: one that is far too small costs more likelihood than one too large.
-_LEAST_SHARE, _NOISE_UNITS = 0.3, 20.0
+# Variances read off are at least this fraction of their mean over the states, or this many times
+# the noise where that is less: one that is far too small costs more likelihood than one too large.
+_LEAST_FRACTION, _NOISE_UNITS = 0.3, 20.0
 # And at most so many times those of all rows, which are one.
 _MOST_VARIANCE = 4.0
 
@@ -31,11 +31,11 @@ def gaussian_of(
     noise : float, 1 / sqrt(n)
     """
     means, rest = states.observed[:, :dimension], states.observed[:, dimension:]
-    share = min(_LEAST_SHARE, _NOISE_UNITS * noise)
+    fraction = min(_LEAST_FRACTION, _NOISE_UNITS * noise)
     weights = states.weights / states.weights.sum()
     if kind in ("spherical", "diag"):
         variances = rest - means**2
-        least = np.maximum(share * np.maximum(weights @ variances, noise), floor)
+        least = np.maximum(fraction * np.maximum(weights @ variances, noise), floor)
         variances = np.clip(variances, least, _MOST_VARIANCE)
         found = variances.mean(axis=1) if kind == "spherical" else variances
         return GaussianEmission(means, found, kind, floor)
@@ -44,7 +44,7 @@ def gaussian_of(
     matrices[:, first, second] = matrices[:, second, first] = rest
     matrices -= np.einsum("ja,jb->jab", means, means)
     pooled = np.einsum("j,jab->ab", weights, matrices)
-    lowest = max(share * max(float(np.linalg.eigvalsh(pooled)[0]), noise), float(np.min(floor)))
+    lowest = max(fraction * max(float(np.linalg.eigvalsh(pooled)[0]), noise), float(np.min(floor)))
     if kind == "tied":
         return GaussianEmission(means, positive(pooled[None], lowest)[0], kind, floor)
     return GaussianEmission(means, positive(matrices, lowest), kind, floor)
@@ -69,8 +69,8 @@ def random_gaussian(
     distances = ((pool - means[0]) ** 2).sum(axis=1)
     for _ in range(k - 1):
         total = distances.sum()
-        shares = distances / total if total > 0 else np.full(len(pool), 1 / len(pool))
-        means.append(pool[rng.choice(len(pool), p=shares)])
+        fractions = distances / total if total > 0 else np.full(len(pool), 1 / len(pool))
+        means.append(pool[rng.choice(len(pool), p=fractions)])
         distances = np.minimum(distances, ((pool - means[-1]) ** 2).sum(axis=1))
     variance = np.maximum(max(float(distances.mean()) / p, 1e-3), np.broadcast_to(floor, (p,)))
     covariances = {

@@ -131,8 +131,8 @@ class ChainModel(Model[HiddenChain]):
         for part, other in (parts, parts[::-1]):
             fit = learn(run.on(part), model, effort)
             chain: HiddenChain = fit.answer.state  # type: ignore[assignment]
-            share = stationary_distribution(chain.transmat)
-            mixture = HiddenChain(share, np.tile(share, (count, 1)), chain.emission)
+            fraction = stationary_distribution(chain.transmat)
+            mixture = HiddenChain(fraction, np.tile(fraction, (count, 1)), chain.emission)
             scores = [self.held_out(fit.frame, each, other)[0] for each in (chain, mixture)]
             gains.append((scores[0] - scores[1]) * other.weights)
         each = np.concatenate(gains)
@@ -282,8 +282,8 @@ class ChainModel(Model[HiddenChain]):
     def order(self, frame: Frame, state: HiddenChain) -> Array:
         if self.given:
             return np.arange(len(state.startprob))
-        share = stationary_distribution(state.transmat)
-        return np.asarray(component_order(share, self.vectors(state.emission)))
+        fraction = stationary_distribution(state.transmat)
+        return np.asarray(component_order(fraction, self.vectors(state.emission)))
 
     def permuted(self, state: HiddenChain, order: Array) -> HiddenChain:
         return state.reordered(order)

@@ -19,7 +19,7 @@ from latensor.models.hmm.trials import Start
 from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.hmm import HiddenChain
 
-# The share of the average that the symbols of every state are mixed with, at most: none is
+# The fraction of the average that the symbols of every state are mixed with, at most: none is
 # impossible only because sampling noise has made it negative.
 _MIXED = 0.02
 
@@ -47,7 +47,7 @@ def moment_starts(
     emission: Callable[[HiddenStates, Any, float], Any],
     rng: np.random.Generator,
 ) -> list[MomentStart]:
-    """One model for each kind of view, by falling likelihood of the pairs.
+    """One model for each kind of view, by decreasing likelihood of the pairs.
 
     Parameters
     ----------

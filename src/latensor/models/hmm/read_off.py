@@ -20,7 +20,7 @@ from latensor.estimation.homogeneous import read_homogeneous
 from latensor.moments.sequences import DECAYS, Pairs, Windows
 
 # Singular values of the cross moments and eigenvalues of the second moment are kept above these
-# shares of their largest, or above the noise where that is smaller.
+# fractions of their largest, or above the noise where that is smaller.
 _LEAST_SINGULAR, _LEAST_EIGENVALUE = 1e-3, 3e-3
 _ROUNDS = 100
 # Up to so many symbols a call of NumPy costs more than the work on a table.
@@ -33,10 +33,10 @@ class HiddenStates:
 
     Attributes
     ----------
-    weights : (k,) shares of the states among inner rows
+    weights : (k,) fractions of the states among inner rows
     symbols : (k, d) mean of the symbol indicators given the state; noise may leave negative ones
     observed : (k, g) mean of the further quantities given the state
-    off_diagonal : float, share of the whitened third moment that the states do not explain
+    off_diagonal : float, fraction of the whitened third moment that the states do not explain
     condition : float, largest over smallest singular value of the moment of past and future
     """
 
@@ -159,7 +159,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
     """Start and transition probabilities, given what the states emit.
 
     Transitions by the likelihood of the table J of pairs: X_ij, the chance of states i and j in a
-    row, is climbed by X <- X * (O (J / (O' X O)) O') from the least-squares solution; starts by
+    row, is maximized by X <- X * (O (J / (O' X O)) O') from the least-squares solution; starts by
     that of the first symbols and of one more sequence that begins as the chain goes on.
 
     Parameters
@@ -183,7 +183,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         scaled = inverse.T * scale
         joint = np.asarray(scaled @ (table @ scaled.T)) / total
         least = min(1e-2 / k**2, 1 / np.sqrt(total))
-        joint = _climb_joint(np.maximum(joint, least), table, emissions, total)
+        joint = _maximize_joint(np.maximum(joint, least), table, emissions, total)
         transmat = joint / joint.sum(axis=1, keepdims=True)
         occupancy = (joint.sum(axis=0) + joint.sum(axis=1)) / 2
         if not pairs.n_sequences:
@@ -192,7 +192,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         start = np.maximum(scaled @ firsts, min(1e-2 / k, 1 / np.sqrt(pairs.n_sequences)))
         start /= start.sum()
         seen = firsts > 0
-        _kernels.climb_start(
+        _kernels.maximize_start(
             start,
             firsts[seen],
             np.ascontiguousarray(emissions[:, seen]),
@@ -203,7 +203,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
     return start, transmat
 
 
-def _climb_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
+def _maximize_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
     from latensor.models.hmm import _kernels
 
     joint = joint / joint.sum()
@@ -218,13 +218,13 @@ def _climb_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
             joint = joint * (emissions @ (ratio @ emissions.T))
             joint = joint / joint.sum()
         return joint
-    shares = table / total
-    if len(shares) <= _SMALL:
-        _kernels.climb_joint(joint, shares, np.ascontiguousarray(emissions), _ROUNDS)
+    fractions = table / total
+    if len(fractions) <= _SMALL:
+        _kernels.maximize_joint(joint, fractions, np.ascontiguousarray(emissions), _ROUNDS)
         return joint
     for _ in range(_ROUNDS):
         expected = np.maximum(emissions.T @ joint @ emissions, 1e-300)
-        joint = joint * (emissions @ (shares / expected) @ emissions.T)
+        joint = joint * (emissions @ (fractions / expected) @ emissions.T)
         joint = joint / joint.sum()
     return joint
 

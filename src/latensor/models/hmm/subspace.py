@@ -26,7 +26,7 @@ class SymbolSubspace:
 
     Attributes
     ----------
-    features : (d, r) scaled and centred, by falling signal
+    features : (d, r) scaled and centred, by decreasing signal
     spectra : (decays, m) leading singular values of the scaled pair tables, one table per decay,
         over the edge of their noise: above 1 a direction is more than chance
     """

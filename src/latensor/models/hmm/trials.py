@@ -113,7 +113,7 @@ def compete(
     found = {start.name: run(soften(start.chain), few, _FIRST) for start in starts}
     finalists = best_of(starts, found, _FINALISTS)
     found = {start.name: run(found[start.name].state, more, _SECOND) for start in finalists}
-    trials = {name: max(climb.history) for name, climb in found.items()}
+    trials = {name: max(em_fit.history) for name, em_fit in found.items()}
     highest = max(trials.values())
     # Starts that have come as high as each other are the same: then the first, of the moments.
     best = next(start for start in finalists if trials[start.name] >= highest - _EQUAL)

@@ -11,7 +11,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statemen
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation.learn import Answer
 from latensor.models.ica.read_off import Unmixing
-from latensor.models.ica.refinement import TOGETHER
+from latensor.models.ica.refinement import DEPENDENT
 from latensor.models.ica.rotation import gaussian_bound
 from latensor.models.ica.signal_space import spectrum
 from latensor.value_files import storable
@@ -24,7 +24,7 @@ _NOISE = {
 }
 
 # Noise in a source, in units of its variance, above which its kurtosis must show it too.
-_DROWNED = 4.0
+_LOW_SNR = 4.0
 
 
 def gaussian_kurtosis(count: int) -> float:
@@ -149,7 +149,7 @@ def _noise(found: ICACertificate) -> Statement:
 
 
 def _independence(found: ICACertificate) -> Statement | None:
-    if not found.energy_correlation > TOGETHER:
+    if not found.energy_correlation > DEPENDENT:
         return None
     return Statement(
         "Independence",
@@ -221,9 +221,9 @@ def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACerti
         gaussian = weak
     else:
         information = information[order]
-        # Where noise drowns a source, what refinement takes for information may be noise.
-        drowned = np.diag(found.noise) > _DROWNED
-        gaussian = (information < gaussian_bound(count)) | (drowned & weak)
+        # Where the SNR of a source is low, what refinement takes for information may be noise.
+        low_snr = np.diag(found.noise) > _LOW_SNR
+        gaussian = (information < gaussian_bound(count)) | (low_snr & weak)
         first, second = np.triu_indices(count, 1)
         if len(first):
             pairs = np.maximum(information[first] + information[second], 1.0)

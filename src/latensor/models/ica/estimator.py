@@ -16,13 +16,13 @@ from latensor.estimation.parameter_intervals import REAL
 from latensor.estimation.parameters import ALGORITHM, N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.samples import in_library_of, project
 from latensor.exceptions import InvalidInputError
-from latensor.models.ica.answers import UnmixingAnswers
 from latensor.models.ica.certificate import certify
+from latensor.models.ica.inference import UnmixingInference
 from latensor.models.ica.model import ICAModel
 from latensor.moments.fourth import MOST_DIRECTIONS
 
 
-class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingAnswers):  # type: ignore[misc]
+class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingInference):  # type: ignore[misc]
     """Independent sources from their mixtures, under Gaussian noise or none (monograph 4.3).
 
     x = A h + z with independent, not Gaussian sources h (k,), a mixing matrix A (d, k) and

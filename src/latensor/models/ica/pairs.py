@@ -25,12 +25,12 @@ from scipy.stats import chi2
 from latensor.models.ica.scores import ScoreTables, estimate_scores
 from latensor.models.ica.sums import CellCounts, PairSums, Pass, ScoreCovariance
 
-# No share of a source is moved by more than this at once.
+# No fraction of a source is moved by more than this at once.
 _LONGEST_MOVE = 0.3
-# Moves whose square is below this share of a standard error are exact enough.
+# Moves whose square is below this fraction of a standard error are exact enough.
 _SECOND_ORDER = 0.1
-# What two sources that may be Gaussian hold of each other, nobody knows: shares are drawn to zero
-# as by so many samples that show none.
+# What two sources that may be Gaussian hold of each other, nobody knows: fractions are drawn to
+# zero as by so many samples that show none.
 _FLAT = 20.0
 # Information in all samples, n (J - 1), that a Gaussian source shows by chance.
 _GAUSSIAN = 75.0
@@ -41,7 +41,7 @@ _UNEVEN = 4.0
 
 
 @dataclass(frozen=True)
-class Settled:
+class RefinedPairs:
     """Sources told apart as exactly as the samples allow.
 
     Attributes
@@ -80,7 +80,7 @@ class Means:
     second_bend: Any
 
 
-def settle(
+def refine_pairs(
     scores: Pass,
     noise: Any,
     unmixing: Any,
@@ -88,7 +88,7 @@ def settle(
     with_sensors: bool = False,
     dependence: Any = None,
     max_iter: int = 4,
-) -> Settled:
+) -> RefinedPairs:
     """Take out of every source what is left of the others in it.
 
     Parameters
@@ -126,7 +126,7 @@ def settle(
     mixing = None
     if with_sensors and tables is not None:
         mixing = _mixing(scores(PairSums(mean, unmixing, tables, True)).seen(), center)
-    return Settled(unmixing, mixing, evidence, energy, float(dependence.mean()))
+    return RefinedPairs(unmixing, mixing, evidence, energy, float(dependence.mean()))
 
 
 def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
@@ -144,7 +144,7 @@ def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
     if len(first) == 0:
         return moves, float("nan")
     left = found.second if noise is None else noise
-    drowned = np.zeros(size) if noise is None else np.diag(noise)
+    noise_variance = np.zeros(size) if noise is None else np.diag(noise)
     s, m, q = found.slopes, np.diag(found.crossed), np.diag(found.both)
     crossed = found.crossed - left * s[:, None]
     # The series of Gaussian noise in both scores: N^r / r! E[phi_i^(r)] E[phi_j^(r)].
@@ -156,16 +156,16 @@ def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
         both = both + left * np.outer(s, s)
     values = np.stack([crossed[first, second], crossed[second, first], both[first, second]], 1)
 
-    heard = m - drowned * s
-    signal = 1 - drowned
+    adjusted = m - noise_variance * s
+    signal = 1 - noise_variance
     i, j = first, second
     samples = weight[first, second]
     one = np.ones(len(i))
     design = np.array(
         [
-            [s[i] * signal[j], heard[i], s[i]],
-            [heard[j], s[j] * signal[i], s[j]],
-            [s[i] * heard[j], heard[i] * s[j], s[i] * s[j]],
+            [s[i] * signal[j], adjusted[i], s[i]],
+            [adjusted[j], s[j] * signal[i], s[j]],
+            [s[i] * adjusted[j], adjusted[i] * s[j], s[i] * s[j]],
         ]
     ).transpose(2, 0, 1)
     spread = np.array(
@@ -197,16 +197,16 @@ def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
         trust = (variances.min() / variances) ** 2
         size_of_noise = float((trust * (free[:, 2] ** 2 - variances)).sum() / trust.sum())
     if size_of_noise > 0:
-        shares = solved(1 / (_UNEVEN * size_of_noise))[0]
+        fractions = solved(1 / (_UNEVEN * size_of_noise))[0]
     else:
         prior = (_FLAT / samples)[:, None, None] * np.eye(2)
-        shares = np.linalg.solve(normal[:, :2, :2] + prior, right[:, :2, None])[:, :, 0]
+        fractions = np.linalg.solve(normal[:, :2, :2] + prior, right[:, :2, None])[:, :, 0]
     # Two sources that may be Gaussian are made white, and not turned into each other.
     gaussian = np.maximum(s[i], s[j]) - 1 < _GAUSSIAN / samples
-    shares[gaussian, :2] = 0.0
+    fractions[gaussian, :2] = 0.0
     if noise is not None:
-        shares[gaussian, :2] = (found.second - noise)[i, j][gaussian, None] / 2
-    moves[first, second], moves[second, first] = shares[:, 0], shares[:, 1]
+        fractions[gaussian, :2] = (found.second - noise)[i, j][gaussian, None] / 2
+    moves[first, second], moves[second, first] = fractions[:, 0], fractions[:, 1]
     return moves, evidence
 
 
@@ -218,16 +218,16 @@ def _scaled(unmixing: Any, covariance: Any) -> Any:
 def _means(sums: dict[str, Any], unmixing: Any, tables: ScoreTables, covariance: Any) -> Means:
     weight = float(sums["weight"])
     offset, level = sums["offsets"] / weight, sums["power"] / weight
-    together = sums["energy"] / weight - np.outer(level, level)
-    size = np.sqrt(np.maximum(np.diag(together), np.finfo(float).tiny))
+    energy = sums["energy"] / weight - np.outer(level, level)
+    size = np.sqrt(np.maximum(np.diag(energy), np.finfo(float).tiny))
     second = unmixing.T @ covariance @ unmixing
     # Gaussian noise that two sources share gives their squares a covariance of 2 N_ij^2.
-    together = together - 2 * second**2
+    energy = energy - 2 * second**2
     return Means(
         sums["crossed"] / weight,
         sums["both"] / weight - np.outer(offset, offset),
         second,
-        together / np.outer(size, size),
+        energy / np.outer(size, size),
         sums["slopes"] / weight,
         tables.bend,
         tables.second_bend,

@@ -205,11 +205,11 @@ def by_fit(
     if np.abs(terms.T @ terms - np.eye(count)).max() > _ALIKE:
         return None
     if count == 1 or noise_evidence(terms, norms**4, weight) < _NOISE_SHOWS:
-        silent = np.zeros(len(moment.mean))
-        space = SignalSpace("none", projection, lift, silent, float("nan"))
+        no_noise = np.zeros(len(moment.mean))
+        space = SignalSpace("none", projection, lift, no_noise, float("nan"))
         return by_rotation(moment, space, rng, algorithm)
-    share = point.loss / total if total > 0 else 0.0
-    return fitted(moment, projection, lift @ terms, core, share)
+    fraction = point.loss / total if total > 0 else 0.0
+    return fitted(moment, projection, lift @ terms, core, fraction)
 
 
 def _rest(whole: Any, core: Any, weight: float) -> float:

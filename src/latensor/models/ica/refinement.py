@@ -16,9 +16,9 @@ from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.learn import Answer
 from latensor.estimation.run import Run
 from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
-from latensor.models.ica.pairs import Settled, settle
+from latensor.models.ica.pairs import RefinedPairs, refine_pairs
 from latensor.models.ica.read_off import Unmixing, fitted, read_off, turned_to
-from latensor.models.ica.rotation import Polished, polish, polish_freely
+from latensor.models.ica.rotation import Refined, refine_rotation, refine_unconstrained
 from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.models.ica.signal_space import Spectrum
 from latensor.models.ica.sums import Pass, Scoring, scored
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _MOST_PASSES = 50
 # Rows on which a rotation is refined before the last moves over all of them.
-_ROWS_TO_POLISH = 100_000
+_ROWS_TO_REFINE = 100_000
 # Below this information in all samples, an unmixing without any knowledge of the noise is worse
 # than the fit of the cumulant that it starts from.
 _ENOUGH_INFORMATION = 1000.0
@@ -43,10 +43,10 @@ _NOISE_SHOWS = 1e-3
 _NEARLY_INVERSE = 0.5
 # Sources whose unmixing is nearer to singular than this have run into each other (otherwise the
 # smallest singular value was above 0.3 on all noisy sets tried).
-_RUN_TOGETHER = 0.05
+_COLLAPSED = 0.05
 # Sources whose energies are correlated by more than this are not independent, and what noise would
 # do to independent sources cannot be told from what they do to each other.
-TOGETHER = 0.1
+DEPENDENT = 0.1
 
 
 class Refiner:
@@ -71,9 +71,9 @@ class Refiner:
         """As many rows, in their order, as a rotation needs; None for all of them."""
         if not isinstance(self._model.refine, str):
             return self._units
-        if self._units is not None and len(self._units) <= _ROWS_TO_POLISH:
+        if self._units is not None and len(self._units) <= _ROWS_TO_REFINE:
             return self._units
-        empty = Sample.expecting(_ROWS_TO_POLISH, self._run.seed, self._moment.count)
+        empty = Sample.expecting(_ROWS_TO_REFINE, self._run.seed, self._moment.count)
         if self._units is not None:
             return empty.update(self._units).in_order()
         return self._run.fold("sample", empty).in_order()
@@ -94,50 +94,50 @@ class Refiner:
         assert found is not None
         count = len(found.unmixing)
         if found.space is None:
-            freed, polished, settled = self._freed(found)
+            unconstrained, refined, pairs = self._unconstrained(found)
             # With more sensors than sources, their covariance has shown the noise.
-            heard = settled.noise_p_value < _NOISE_SHOWS or self._n_directions() > count
-            if not self._together(settled) and (heard or not polished.converged):
-                shown = polished.information * weight
-                if freed is not None and shown.min() >= _ENOUGH_INFORMATION:
-                    lost = shown / settled.dependence / 2
-                    return self._adopted(freed, lost, polished.n_iter, settled)
+            noise_detected = pairs.noise_p_value < _NOISE_SHOWS or self._n_directions() > count
+            if not self._dependent(pairs) and (noise_detected or not refined.converged):
+                shown = refined.information * weight
+                if unconstrained is not None and shown.min() >= _ENOUGH_INFORMATION:
+                    lost = shown / pairs.dependence / 2
+                    return self._adopted(unconstrained, lost, refined.n_iter, pairs)
                 return self._answer
-            found = self._silent(count)
+            found = self._noise_free(count)
         assert found.space is not None
         part, whole, first = self._scores(found.space.projection)
         noise = found.space.noise
-        turned = polish(part, noise, found.rotation, max_iter=self._passes)
+        turned = refine_rotation(part, noise, found.rotation, max_iter=self._passes)
         information, unmixing = turned.information * weight, turned.unmixing
-        rest: Settled | None = None
+        rest: RefinedPairs | None = None
         if turned.nearly:
             with one_blas_thread():
                 lost = serial_dependence(first @ unmixing)
             information = information / np.diag(lost)
-            rest = settle(whole, noise, unmixing, dependence=lost)
-        heard = False
-        if rest is not None and self._together(rest):
-            turned = polish(part, noise, unmixing, max_iter=self._passes, to_the_end=True)
+            rest = refine_pairs(whole, noise, unmixing, dependence=lost)
+        noise_detected = False
+        if rest is not None and self._dependent(rest):
+            turned = refine_rotation(part, noise, unmixing, max_iter=self._passes, to_the_end=True)
             unmixing = turned.unmixing
         elif rest is not None:
             unmixing = rest.unmixing / np.linalg.norm(rest.unmixing, axis=0)
             # Directions that k sources leave over hold noise, whether the sources show it or not.
-            heard = rest.noise_p_value < _NOISE_SHOWS or self._n_directions() > count
+            noise_detected = rest.noise_p_value < _NOISE_SHOWS or self._n_directions() > count
         found = turned_to(found, unmixing, self._moment.fourth_weight)
-        if self._model.noisy and found.noise_kind == "none" and heard:
+        if self._model.noisy and found.noise_kind == "none" and noise_detected:
             start = fitted(
                 self._moment, found.whitening.T, found.mixing, found.core, found.off_diagonal
             )
-            freed, polished, settled = self._freed(start)
-            shown = polished.information * weight
-            usable = polished.converged and shown.min() >= _SOME_INFORMATION
-            if freed is not None and usable:
-                n_iter = turned.n_iter + polished.n_iter
-                return self._adopted(freed, shown / settled.dependence / 2, n_iter, settled)
+            unconstrained, refined, pairs = self._unconstrained(start)
+            shown = refined.information * weight
+            usable = refined.converged and shown.min() >= _SOME_INFORMATION
+            if unconstrained is not None and usable:
+                n_iter = turned.n_iter + refined.n_iter
+                return self._adopted(unconstrained, shown / pairs.dependence / 2, n_iter, pairs)
         return self._adopted(found, information, turned.n_iter, rest)
 
     def _adopted(
-        self, found: Unmixing, information: Array, n_iter: int, rest: Settled | None
+        self, found: Unmixing, information: Array, n_iter: int, rest: RefinedPairs | None
     ) -> Answer[Unmixing]:
         energy = float("nan") if rest is None else rest.energy_correlation
         evidence: dict[str, Any] = {"information": information, "energy_correlation": energy}
@@ -148,10 +148,10 @@ class Refiner:
             evidence={**self._answer.evidence, **evidence},
         )
 
-    def _together(self, settled: Settled) -> bool:
+    def _dependent(self, pairs: RefinedPairs) -> bool:
         """Whether the sources are clearly not independent."""
-        chance = float(np.sqrt(settled.dependence / self._moment.weight))
-        return settled.energy_correlation > TOGETHER + chance
+        chance = float(np.sqrt(pairs.dependence / self._moment.weight))
+        return pairs.energy_correlation > DEPENDENT + chance
 
     def _seen(self) -> Spectrum:
         moment = self._moment
@@ -162,28 +162,28 @@ class Refiner:
     def _n_directions(self) -> int:
         return self._seen().rank
 
-    def _silent(self, count: int) -> Unmixing:
+    def _noise_free(self, count: int) -> Unmixing:
         """What the moments say where there is no noise."""
         rng = self._run.rng("read off")
         return read_off(self._moment, self._seen(), count, False, rng, self._model.algorithm)
 
-    def _freed(self, found: Unmixing) -> tuple[Unmixing | None, Polished, Settled]:
+    def _unconstrained(self, found: Unmixing) -> tuple[Unmixing | None, Refined, RefinedPairs]:
         """Refined without any knowledge of the noise; None where sources ran into each other."""
         part, whole, first = self._scores(found.unmixing.T)
-        polished = polish_freely(part, max_iter=self._passes)
+        refined = refine_unconstrained(part, max_iter=self._passes)
         with one_blas_thread():
-            lost = serial_dependence(first @ polished.unmixing)
-        settled = settle(whole, None, polished.unmixing, with_sensors=True, dependence=lost)
+            lost = serial_dependence(first @ refined.unmixing)
+        pairs = refine_pairs(whole, None, refined.unmixing, with_sensors=True, dependence=lost)
         with one_blas_thread():
-            columns = settled.unmixing / np.linalg.norm(settled.unmixing, axis=0)
-            apart = np.linalg.svd(columns, compute_uv=False)[-1] >= _RUN_TOGETHER
+            columns = pairs.unmixing / np.linalg.norm(pairs.unmixing, axis=0)
+            apart = np.linalg.svd(columns, compute_uv=False)[-1] >= _COLLAPSED
             if not apart:
-                return None, polished, settled
-            unmixing = settled.unmixing.T @ found.unmixing
-            product = unmixing @ settled.mixing
+                return None, refined, pairs
+            unmixing = pairs.unmixing.T @ found.unmixing
+            product = unmixing @ pairs.mixing
             if np.abs(product - np.eye(len(product))).max() < _NEARLY_INVERSE:
                 # At the solution this product is the identity; what is left of it is rounding.
-                mixing = settled.mixing @ np.linalg.inv(product)
+                mixing = pairs.mixing @ np.linalg.inv(product)
             else:
-                mixing = np.linalg.solve(settled.unmixing, found.mixing.T).T
-        return replace(found, unmixing=unmixing, mixing=mixing), polished, settled
+                mixing = np.linalg.solve(pairs.unmixing, found.mixing.T).T
+        return replace(found, unmixing=unmixing, mixing=mixing), refined, pairs

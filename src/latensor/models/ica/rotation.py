@@ -32,10 +32,10 @@ from latensor.models.ica.sums import Pass, ScoreCovariance, TurnMeans, TurnSums
 # what one Gaussian source shows by chance.
 _FLAT = 20.0
 _LONGEST_TURN = 0.5
-# Sources that still turn further than this are not settled.
+# Sources that still turn further than this have not converged.
 _NEARLY = 0.1
-# Steps of Newton's method leave about their square: less than this share of the standard error of
-# every angle is nothing to the moves that follow.
+# Steps of Newton's method leave about their square: less than this fraction of the standard error
+# of every angle is nothing to the moves that follow.
 _NEGLIGIBLE = 0.1
 
 
@@ -50,7 +50,7 @@ def gaussian_bound(count: int) -> float:
 
 
 @dataclass(frozen=True)
-class Polished:
+class Refined:
     """Where the refinement has arrived.
 
     Attributes
@@ -59,7 +59,7 @@ class Polished:
     information : (k,), I of every source, per sample: zero for a Gaussian
     n_iter : int, passes over the scores
     converged : bool
-    nearly : bool, whether the last step was so short that `settle` can do the rest
+    nearly : bool, whether the last step was so short that `refine_pairs` can do the rest
     """
 
     unmixing: Any
@@ -69,9 +69,9 @@ class Polished:
     nearly: bool
 
 
-def polish(
+def refine_rotation(
     scores: Pass, noise: Any, rotation: Any, *, max_iter: int, to_the_end: bool = False
-) -> Polished:
+) -> Refined:
     """Turn the scores until they are independent but for the noise.
 
     Parameters
@@ -96,10 +96,10 @@ def polish(
         with one_blas_thread():
             left, _, right = np.linalg.svd(rotation @ scipy.linalg.expm(turn))
         rotation = left @ right
-    return Polished(rotation, information, n_iter, converged, nearly)
+    return Refined(rotation, information, n_iter, converged, nearly)
 
 
-def polish_freely(scores: Pass, *, max_iter: int) -> Polished:
+def refine_unconstrained(scores: Pass, *, max_iter: int) -> Refined:
     """Unmix scores that are nearly unmixed, under Gaussian noise of any covariance.
 
     Parameters
@@ -120,7 +120,7 @@ def polish_freely(scores: Pass, *, max_iter: int) -> Polished:
         nearly = longest < _NEARLY
         moved = unmixing + unmixing @ move
         unmixing = moved / np.sqrt(np.einsum("ij,ik,kj->j", moved, covariance, moved))
-    return Polished(unmixing, information, n_iter, converged, nearly)
+    return Refined(unmixing, information, n_iter, converged, nearly)
 
 
 def newton_move(sums: TurnMeans) -> tuple[Any, Any]:

@@ -17,7 +17,8 @@ import numpy as np
 
 N_FUNCTIONS = 4
 _STRAIGHT = 3.0
-# Cells reach so many deviations to each side; beyond them a score goes on as a straight line.
+# Cells reach so many standard deviations to each side; beyond them a score goes on as a straight
+# line.
 _REACH = 8.0
 _CELLS_PER_DEVIATION = 32
 N_CELLS = int(2 * _REACH * _CELLS_PER_DEVIATION)
@@ -61,7 +62,7 @@ def functions(scores: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class ScoreTables:
-    """Score functions of k sources of deviation one: offset + slope y in every cell.
+    """Score functions of k sources of standard deviation one: offset + slope y in every cell.
 
     Attributes
     ----------
@@ -82,7 +83,7 @@ class ScoreTables:
 
 
 def cells(scores: Any) -> Any:
-    """The slice (n, k) of a cell that every score of deviation one is in."""
+    """The slice (n, k) of a cell that every score of standard deviation one is in."""
     places = (scores + _REACH) * (_CELLS_PER_DEVIATION * _SLICES)
     return np.clip(places, 0, N_CELLS * _SLICES - 1).astype(np.intp)
 
@@ -92,13 +93,13 @@ def counted(scores: Any, weights: Any) -> Any:
     width = scores.shape[1]
     place = cells(scores)
     place = 2 * (place // _SLICES) + place % 2 + 2 * N_CELLS * np.arange(width)
-    shares = None if weights is None else np.repeat(weights, width)
-    counts = np.bincount(place.ravel(), shares, minlength=2 * width * N_CELLS)
+    fractions = None if weights is None else np.repeat(weights, width)
+    counts = np.bincount(place.ravel(), fractions, minlength=2 * width * N_CELLS)
     return counts.reshape(width, N_CELLS, 2)
 
 
 def estimate_scores(counts: Any, dependence: Any) -> ScoreTables:
-    """The score functions of sources of deviation one.
+    """The score functions of sources of standard deviation one.
 
     Parameters
     ----------
@@ -110,12 +111,12 @@ def estimate_scores(counts: Any, dependence: Any) -> ScoreTables:
     )
     slopes = np.diff(edge_values, axis=1) * _CELLS_PER_DEVIATION
     offsets = edge_values[:, :-1] - slopes * EDGES[:-1]
-    shares = counts.sum(axis=2)
-    shares = shares / shares.sum(axis=1, keepdims=True)
+    fractions = counts.sum(axis=2)
+    fractions = fractions / fractions.sum(axis=1, keepdims=True)
     middle = (edge_values[:, :-1] + edge_values[:, 1:]) / 2
     # By parts: E[g'] = E[g phi].
-    bend = (shares * slopes * middle).sum(axis=1)
-    second_bend = (shares * slopes * (middle**2 - slopes)).sum(axis=1)
+    bend = (fractions * slopes * middle).sum(axis=1)
+    second_bend = (fractions * slopes * (middle**2 - slopes)).sum(axis=1)
     return ScoreTables(offsets, slopes, bend, second_bend)
 
 
@@ -123,7 +124,7 @@ def estimate_scores(counts: Any, dependence: Any) -> ScoreTables:
 class _Expectations:
     """Over the cells: means (p,), covariance (p, p) and mean slopes (p,) of basis functions."""
 
-    shares: Any
+    fractions: Any
     weight: float
     means: Any
     spread: Any
@@ -149,10 +150,10 @@ def _score(halves: Any) -> Any:
     penalty[n_smooth:, n_smooth:] = roughness
 
     def expectations(part: Any) -> _Expectations:
-        shares = part / part.sum()
-        means = shares @ values
-        spread = (values * shares[:, None]).T @ values - np.outer(means, means)
-        return _Expectations(shares, float(part.sum()), means, spread, shares @ slopes)
+        fractions = part / part.sum()
+        means = fractions @ values
+        spread = (values * fractions[:, None]).T @ values - np.outer(means, means)
+        return _Expectations(fractions, float(part.sum()), means, spread, fractions @ slopes)
 
     def solved(known: _Expectations, smoothing: float) -> Any:
         found = np.zeros(basis.shape[1])
@@ -181,9 +182,9 @@ def _score(halves: Any) -> Any:
             # Each half judges what was fitted to the other.
             for new, old, judge in zip(other, held, parts[::-1], strict=True):
                 change = new - old
-                mean = float(judge.shares @ change)
+                mean = float(judge.fractions @ change)
                 gain -= mean
-                variance += (float(judge.shares @ change**2) - mean**2) / judge.weight
+                variance += (float(judge.fractions @ change**2) - mean**2) / judge.weight
             if not gain > _CLEARLY * np.sqrt(variance):
                 break
             best, held = smoothing, other

@@ -104,8 +104,8 @@ def whitened(known: Spectrum, count: int, kind: str) -> SignalSpace:
     """The leading directions, signal and noise together brought to variance one."""
     scale = np.sqrt(known.values[:count])
     directions = known.vectors[:, :count]
-    silent = np.zeros(len(known.values))
-    return SignalSpace(kind, directions / scale, directions * scale, silent, float("nan"))
+    no_noise = np.zeros(len(known.values))
+    return SignalSpace(kind, directions / scale, directions * scale, no_noise, float("nan"))
 
 
 def isotropic(known: Spectrum, count: int, weight: float) -> SignalSpace:

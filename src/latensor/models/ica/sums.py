@@ -47,7 +47,7 @@ def scored(run: Run, scoring: Scoring, units: Batch | None) -> Pass:
     return lambda start: engine.fold(source, start)
 
 
-def held(
+def over_scores(
     scores: Array, weights: Array | None = None, sensors: Array | None = None, n_jobs: int = 1
 ) -> Pass:
     """Passes over scores in memory."""

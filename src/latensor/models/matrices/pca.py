@@ -201,7 +201,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
         return int(self.components_.shape[0])
 
     def _scale(self) -> Any:
-        """The deviation of every score, infinite for directions without variance."""
+        """The standard deviation of every score, infinite for directions without variance."""
         variances = np.asarray(self.explained_variance_, dtype=np.float64)
         floor = np.finfo(self.components_.dtype).eps * self.n_features_in_ * variances[0]
         return np.where(variances > floor, np.sqrt(variances), np.inf)

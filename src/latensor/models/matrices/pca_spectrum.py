@@ -86,8 +86,8 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
 def _centered(samples: Array, mean: Any, weights: Any) -> tuple[Any, float]:
     """Dense centred samples, features first, and the sum of their squares.
 
-    Tall samples whose means do not exceed their deviations are centred without a copy: then no
-    more than a bit is lost to cancellation.
+    Tall samples whose means do not exceed their standard deviations are centred without a copy:
+    then no more than a bit is lost to cancellation.
     """
     n_samples, n_features = samples.shape
     if weights is None and n_samples >= 2 * n_features:

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator, component_order
-from latensor.estimation.mixture_answers import MixtureAnswers
+from latensor.estimation.mixture_inference import MixtureInference
 from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_given import covariances_of
 from latensor.moments.batch import Batch, Kind
@@ -29,7 +29,7 @@ from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.sources.shards import Source
 
 
-class GaussianEstimator(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
+class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # type: ignore[misc]
     """Base of the Gaussian mixtures: all that follows from weights, means and covariances.
 
     A subclass gives `_covariance_type`, a name or a property.

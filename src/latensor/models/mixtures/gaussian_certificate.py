@@ -117,7 +117,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
 
 
 def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
-    """How far apart the two closest of k Gaussians are, in deviations; infinite for one.
+    """How far apart the two closest of k Gaussians are, in standard deviations; infinite for one.
 
     sqrt(8 B) with the Bhattacharyya distance B = g' S^-1 g / 8 + ln(|S| / sqrt(|S_i| |S_j|)) / 2,
     g the difference of the means (k, d) and S the mean of the two covariances (k, d, d). Of equal
@@ -158,19 +158,19 @@ def smallest_gain(
     for i in range(len(means)):
         for j in range(i):
             pair = [i, j]
-            shares = weights[pair] / weights[pair].sum()
+            fractions = weights[pair] / weights[pair].sum()
             gap = means[i] - means[j]
-            joined = np.tensordot(shares, covariances[pair], 1)
-            spread = joined + shares.prod() * np.outer(gap, gap)
-            larger = (_log_volume(spread, kind) - shares @ logs[pair]) / 2
-            least[i, j] = weights[pair].sum() * (larger - _entropy(shares).item())
+            joined = np.tensordot(fractions, covariances[pair], 1)
+            spread = joined + fractions.prod() * np.outer(gap, gap)
+            larger = (_log_volume(spread, kind) - fractions @ logs[pair]) / 2
+            least[i, j] = weights[pair].sum() * (larger - _entropy(fractions).item())
     smallest = np.inf
     for (i, j), bound in sorted(least.items(), key=lambda entry: entry[1]):
         if bound >= smallest:
             break
         pair = [i, j]
-        shares = weights[pair] / weights[pair].sum()
-        left = _left_open(shares, means[pair], covariances[pair])
+        fractions = weights[pair] / weights[pair].sum()
+        left = _left_open(fractions, means[pair], covariances[pair])
         smallest = min(smallest, float(bound + weights[pair].sum() * left))
     return smallest
 
@@ -185,12 +185,12 @@ def _log_volume(covariance: np.ndarray, kind: str) -> float:
     return float(np.linalg.slogdet(covariance)[1])
 
 
-def _entropy(shares: np.ndarray) -> np.ndarray:
+def _entropy(fractions: np.ndarray) -> np.ndarray:
     """Entropies (...) of probabilities (..., k)."""
-    return np.asarray(entr(shares).sum(axis=-1))
+    return np.asarray(entr(fractions).sum(axis=-1))
 
 
-def _left_open(shares: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> float:
+def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> float:
     """What a row leaves open about which of two Gaussians it is from: the mean entropy.
 
     By as many draws as bring its standard error, at most ln 2 / 2 over their root, below 0.006.
@@ -199,12 +199,14 @@ def _left_open(shares: np.ndarray, means: np.ndarray, covariances: np.ndarray) -
     roots = np.linalg.cholesky(covariances)
     logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
     open_ = 0.0
-    for i, share in enumerate(shares):
+    for i, fraction in enumerate(fractions):
         drawn = means[i] + rng.standard_normal((_DRAWS, means.shape[1])) @ roots[i].T
         densities = np.empty((_DRAWS, 2))
         for j in range(2):
             white = solve_triangular(roots[j], (drawn - means[j]).T, lower=True)
-            densities[:, j] = np.log(max(shares[j], 1e-300)) - logs[j] - (white**2).sum(axis=0) / 2
+            densities[:, j] = (
+                np.log(max(fractions[j], 1e-300)) - logs[j] - (white**2).sum(axis=0) / 2
+            )
         posterior = np.exp(densities - logsumexp(densities, axis=1, keepdims=True))
-        open_ += float(share * _entropy(posterior).mean())
+        open_ += float(fraction * _entropy(posterior).mean())
     return open_

@@ -91,9 +91,9 @@ def simple_start(
         state = by_labels(family, points, _nearest(spread, centers), count)
         name = "given"
     elif kind == "random":
-        shares = rng.random((len(rows), count))
-        shares *= (weights / shares.sum(axis=1))[:, None]
-        state, name = from_responsibilities(family, points, shares), "random"
+        fractions = rng.random((len(rows), count))
+        fractions *= (weights / fractions.sum(axis=1))[:, None]
+        state, name = from_responsibilities(family, points, fractions), "random"
     elif kind == "random_from_data":
         chosen = rng.choice(len(rows), count, replace=False, p=weights / weights.sum())
         state = by_labels(family, points, _nearest(spread, spread[chosen]), count)
@@ -151,9 +151,9 @@ def drawn_rows(
 ) -> Array:
     """Rows (n, d) with unobserved entries drawn from a mixture, given those observed."""
     logs = family.log_density(state, family.prepare(sample))
-    shares = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
-    drawn = rng.random(len(shares)) * shares[:, -1]
-    labels = np.minimum((shares <= drawn[:, None]).sum(axis=1), len(state.weights) - 1)
+    fractions = np.cumsum(np.exp(logs - logs.max(axis=1, keepdims=True)), axis=1)
+    drawn = rng.random(len(fractions)) * fractions[:, -1]
+    labels = np.minimum((fractions <= drawn[:, None]).sum(axis=1), len(state.weights) - 1)
     one, count = _as_full(family), len(state.weights)
     matrices = as_matrices(family.covariance_type, state.covariances, count, family.width)
     rows = np.array(sample.rows, dtype=np.float64)

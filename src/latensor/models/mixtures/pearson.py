@@ -50,11 +50,11 @@ class PearsonCertificate(Findings):
 
     Attributes
     ----------
-    method : str, "moments", or the start of the polish that was kept, "moments + EM" or
+    method : str, "moments", or the start of the refinement that was kept, "moments + EM" or
         "split at the mean + EM"
     n_roots : int, admissible roots of Pearson's polynomial: mixtures that meet five moments
     sixth_error : float, how far the sixth moment is from that of the best root, in standard errors
-    separation : float, distance of the means in units of the larger deviation
+    separation : float, distance of the means in units of the larger standard deviation
     gaussian_p_value : float, of one Gaussian, by skewness and kurtosis (Jarque and Bera)
     """
 
@@ -98,7 +98,7 @@ def _separation(found: PearsonCertificate) -> Statement:
     if found.separation >= 1:
         return Statement("Separation", GOOD, text)
     if found.separation >= 0.3:
-        return Statement("Separation", CAUTION, text + " Their shares are uncertain.")
+        return Statement("Separation", CAUTION, text + " Their fractions are uncertain.")
     return Statement("Separation", BAD, text + " The two may be one of heavier tails.")
 
 
@@ -393,9 +393,11 @@ def _split(sample: Batch, family: GaussianFamily) -> MixtureState:
     values, weights = family.prepare(sample).rows[:, 0], sample.weights
     parts = []
     for side in (values < 0, values >= 0):
-        share = float(weights[side].sum())
-        mean = float(weights[side] @ values[side]) / share if share > 0 else 0.0
-        spread = float(weights[side] @ (values[side] - mean) ** 2) / share if share > 0 else 0.0
-        parts.append((max(share, 1e-6 * float(weights.sum())), mean, spread + family.floor))
-    shares, means, variances = (np.array(column) for column in zip(*parts, strict=True))
-    return MixtureState(shares / shares.sum(), means[:, None], variances)
+        fraction = float(weights[side].sum())
+        mean = float(weights[side] @ values[side]) / fraction if fraction > 0 else 0.0
+        spread = (
+            float(weights[side] @ (values[side] - mean) ** 2) / fraction if fraction > 0 else 0.0
+        )
+        parts.append((max(fraction, 1e-6 * float(weights.sum())), mean, spread + family.floor))
+    fractions, means, variances = (np.array(column) for column in zip(*parts, strict=True))
+    return MixtureState(fractions / fractions.sum(), means[:, None], variances)

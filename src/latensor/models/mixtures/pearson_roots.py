@@ -67,8 +67,8 @@ def solve(moments: SixMoments) -> tuple[Root, ...]:
     standard = moments.central / scale ** np.arange(7)
     found = []
     for weights, means, variances in _candidates(standard):
-        sharpened = _sharpened(weights, means, variances, standard)
-        found += [each for each in (sharpened, (weights, means, variances)) if each is not None]
+        refined = _newton_refined(weights, means, variances, standard)
+        found += [each for each in (refined, (weights, means, variances)) if each is not None]
     roots: list[Root] = []
     for weights, means, variances in found:
         gaps = _gaps(weights, means, variances, standard)
@@ -157,7 +157,7 @@ def _admissible(weights: Any, means: Any, variances: Any) -> tuple[Any, Any, Any
     return (weights, means, variances) if good else None
 
 
-def _sharpened(
+def _newton_refined(
     weights: Any, means: Any, variances: Any, standard: Any
 ) -> tuple[Any, Any, Any] | None:
     """The same mixture after Newton's steps on five moment equations; None if they lead away.
@@ -167,15 +167,15 @@ def _sharpened(
     point = np.concatenate([weights[:1], means, variances])
     best, least = None, np.inf
     for _ in range(_NEWTON_STEPS):
-        shares = np.array([point[0], 1 - point[0]])
+        fractions = np.array([point[0], 1 - point[0]])
         if not 0 < point[0] < 1 or point[3:].min() <= 0:
             break
-        gaps = mixture_moments(shares, point[1:3], point[3:], 5)[1:] - standard[1:6]
+        gaps = mixture_moments(fractions, point[1:3], point[3:], 5)[1:] - standard[1:6]
         size = float(np.abs(gaps).max())
         if size >= least:
             break
         best, least = point, size
-        slopes = _slopes(shares, point[1:3], point[3:])
+        slopes = _slopes(fractions, point[1:3], point[3:])
         point = point - np.linalg.lstsq(slopes, gaps, rcond=1e-14)[0]
     if best is None or least > 1e-7:
         return None

@@ -30,8 +30,8 @@ _FACTOR_TOL = 1e-13
 _REFILL_TOL = 1e-12
 _REFILL_ROUNDS = 100
 _MEMORY = 6
-# Off-diagonal share below which no second start of the completion is tried.
-_SETTLED = 0.02
+# Off-diagonal fraction below which no second start of the completion is tried.
+_CONVERGED = 0.02
 _LEAST_UNIQUENESS = 0.005
 # Within variances further than this from their mean are noise of the read-off.
 _VARIANCE_RANGE = (0.05, 20.0)
@@ -92,7 +92,7 @@ class Factors:
     loadings : (d, r)
     uniqueness : (d,), the diagonal of Psi
     scores : (d, r), A with A'L = I
-    values : (d,), eigenvalues of C - Psi, falling
+    values : (d,), eigenvalues of C - Psi, decreasing
     """
 
     loadings: Any
@@ -169,7 +169,7 @@ def read_off(
         found = _complete(raw, squares, modelled, factors, tol, rng, algorithm)
         if best is None or found.off_diagonal < best.off_diagonal:
             best = found
-        if best.off_diagonal < _SETTLED:
+        if best.off_diagonal < _CONVERGED:
             break
     assert best is not None
     return _assemble(moment, scale, squares, factors, best)
@@ -213,9 +213,10 @@ def _mixed(points: list[Any], moves: list[Any]) -> Any:
         return points[-1]
     last = moves[-1].ravel()
     differences = np.stack([last - move.ravel() for move in moves[:-1]], axis=1)
-    shares = np.linalg.lstsq(differences, last, rcond=1e-8)[0]
+    fractions = np.linalg.lstsq(differences, last, rcond=1e-8)[0]
     return points[-1] - sum(
-        share * (points[-1] - point) for share, point in zip(shares, points[:-1], strict=True)
+        fraction * (points[-1] - point)
+        for fraction, point in zip(fractions, points[:-1], strict=True)
     )
 
 

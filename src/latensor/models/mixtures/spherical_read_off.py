@@ -26,7 +26,8 @@ from latensor.refinement.families.gaussian_densities import MixtureState
 
 # Variances further than this from their mean are noise of the read-off.
 _VARIANCE_RANGE = (0.2, 5.0)
-# The 99th percentile of the largest eigenvalue of noise, in its deviations (Tracy and Widom).
+# The 99th percentile of the largest eigenvalue of noise, in its standard deviations (Tracy and
+# Widom).
 _TAIL = 2.02
 # Points of the search for a variance that no eigenvalue shows.
 _GRID = 40
@@ -64,7 +65,7 @@ class SphericalReadOff:
 
 
 def spectrum(covariance: Any) -> tuple[Any, Any]:
-    """Eigenvalues in falling order, not negative, and eigenvectors as columns."""
+    """Eigenvalues in decreasing order, not negative, and eigenvectors as columns."""
     with one_blas_thread():
         values, vectors = np.linalg.eigh(covariance)
     return np.maximum(values[::-1], 0.0), np.ascontiguousarray(vectors[:, ::-1])
@@ -139,7 +140,7 @@ def read_off(
 def noise_edge(dimension: int, weight: float) -> float:
     """How far above its variance the covariance of pure noise reaches, in 99 of 100 cases.
 
-    The largest eigenvalue lies around (sqrt n + sqrt d)^2 / n, with a deviation of
+    The largest eigenvalue lies around (sqrt n + sqrt d)^2 / n, with a standard deviation of
     (sqrt n + sqrt d)(1 / sqrt n + 1 / sqrt d)^(1/3) / n (Johnstone).
     """
     root, side = np.sqrt(weight), np.sqrt(dimension)
@@ -236,7 +237,7 @@ def _search_variance(
     """The variance at which d + 1 whitened means come out orthogonal, and the components.
 
     The third moment of a common variance needs no correction; only the whitening depends on the
-    variance, and at the right one the off-diagonal share of the third moment vanishes.
+    variance, and at the right one the off-diagonal fraction of the third moment vanishes.
     """
     rank = len(values)
     seed = int(rng.integers(2**63))
@@ -248,7 +249,7 @@ def _search_variance(
     def loss(place: float) -> float:
         return float(np.sqrt(mixture_at(smallest - np.exp(place)).off_diagonal))
 
-    # Where the whitening degenerates, at 0, one entry outgrows all others and the share vanishes
+    # Where the whitening degenerates, at 0, one entry outgrows all others and the fraction vanishes
     # as well: a minimum inside is the right one.
     smallest = float(values[-1])
     # Below the noise of the eigenvalues no signal is told from another.

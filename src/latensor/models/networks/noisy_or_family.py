@@ -96,11 +96,11 @@ class NoisyOrFamily(Family[NoisyOrState]):
         from latensor.refinement.gaussian_kernels._kernels import normalize_rows
 
         states, on, odds, base = self.tables(state)
-        shares = prepared.rows @ odds
-        shares += base
-        total = float(normalize_rows(shares, prepared.weights))
-        lit = (shares.T @ prepared.rows) / on
-        counts = shares.sum(axis=0)
+        fractions = prepared.rows @ odds
+        fractions += base
+        total = float(normalize_rows(fractions, prepared.weights))
+        lit = (fractions.T @ prepared.rows) / on
+        counts = fractions.sum(axis=0)
         return {
             "active": states.T @ counts,
             "fired": state.components * (states.T @ lit),

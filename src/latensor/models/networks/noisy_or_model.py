@@ -148,8 +148,8 @@ class NoisyOrModel(Model[NoisyOrState]):
             names.append(f"random {number + 1}")
         if len(candidates) == 1:
             return Start(candidates[0], names[0])
-        best, climb = best_start(search_.fold, search_.family, candidates, max_iter=_TRIAL)
-        return Start(climb.state, names[best])
+        best, em_fit = best_start(search_.fold, search_.family, candidates, max_iter=_TRIAL)
+        return Start(em_fit.state, names[best])
 
     def order(self, frame: Frame, state: NoisyOrState) -> Array:
         return np.asarray(component_order(state.prior, state.components))

@@ -155,7 +155,7 @@ class TwoLayerEstimator(LatentEstimator):
         name = type(self).__name__
         if not answer.converged and isinstance(self._effort().refine, str):
             warn_caller(
-                f"{name} stopped after {answer.n_iter} steps of L-BFGS before the loss settled: "
+                f"{name} stopped after {answer.n_iter} steps of L-BFGS before the loss converged: "
                 "raise max_iter, or lower n_components"
             )
         found = self.certificate_

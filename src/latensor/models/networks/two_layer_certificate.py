@@ -158,7 +158,7 @@ class NetworkCertificate(Findings):
     def _convergence(self) -> Statement | None:
         if self.converged:
             return None
-        return Statement("Convergence", CAUTION, "stopped at max_iter before the loss settled.")
+        return Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
 
     def _collinear(self) -> Statement | None:
         if self.rank == self.n_features:

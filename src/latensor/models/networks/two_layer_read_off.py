@@ -78,7 +78,7 @@ class Replicates:
 
     @property
     def deviations(self) -> float:
-        """How far the moment is from zero, as the deviation of a standard normal variable.
+        """How far the moment is from zero, as a z-score.
 
         Of pure noise the squares of the mean and around it have a ratio of Fisher's F:
         coordinates of score functions of one order that are orthonormal in symmetric tensors have

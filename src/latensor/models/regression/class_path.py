@@ -172,7 +172,7 @@ def _scaled(
 
 
 def leave_one_out(loss: ClassLoss, fitted: Fitted[Any], ridge: Ridge) -> float:
-    """The loss of every row under weights that one Newton step has freed of one such row.
+    """The loss of every row, the weights updated for its removal by one Newton step.
 
     With A = J_i H^-1 J_i' and the curvature V and gradient r of row i, the fitted values without
     it are f - A (I - V A)^-1 r.

@@ -9,7 +9,7 @@ from latensor.value_files import storable
 
 # Samples for every coefficient of the smallest component, below which it is badly determined.
 _FEW, _TOO_FEW = 10.0, 2.0
-# Distance of the two closest components in deviations of the noise.
+# Distance of the two closest components in standard deviations of the noise.
 _APART, _CLOSE = 1.0, 0.3
 # Logistic mixtures had errors of .36 at 20,000 samples and .09 at 200,000 (ten features, three
 # components).
@@ -28,8 +28,8 @@ class RegressionMixtureCertificate(Findings):
     method : str, where the parameters come from
     rank : int, directions in which X varies; below n_features its columns are collinear
     samples_per_coefficient : float, of the smallest component
-    separation : float, the smallest root mean square distance of two predictions, in deviations of
-        the noise (of the target for links without one); infinite for one component
+    separation : float, the smallest root mean square distance of two predictions, in standard
+        deviations of the noise (of the target for links without one); infinite for one component
     n_starts, n_agreed : int, starts of EM and how many of them led to the optimum that was kept
     n_samples : float
     constant_features : columns that do not vary
@@ -76,7 +76,9 @@ class RegressionMixtureCertificate(Findings):
     def _separation(self) -> Statement | None:
         if self.n_components == 1:
             return None
-        text = f"the two closest components predict {self.separation:.3g} deviations apart."
+        text = (
+            f"the two closest components predict {self.separation:.3g} standard deviations apart."
+        )
         if self.separation >= _APART:
             return Statement("Separation", GOOD, text)
         level = CAUTION if self.separation >= _CLOSE else BAD

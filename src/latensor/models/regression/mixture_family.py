@@ -94,24 +94,24 @@ class RegressionMixtureFamily(Family[RegressionMixtureState]):
         from latensor.refinement.gaussian_kernels._kernels import normalize_rows
 
         z, y = prepared.parts
-        shares = np.ascontiguousarray(self.log_density(state, prepared))
-        total = float(normalize_rows(shares, prepared.weights))
+        fractions = np.ascontiguousarray(self.log_density(state, prepared))
+        total = float(normalize_rows(fractions, prepared.weights))
         k, p = state.coefficients.shape
         sums: dict[str, Any] = {
-            "counts": shares.sum(axis=0),
+            "counts": fractions.sum(axis=0),
             "log_likelihood": total,
             "weight": prepared.weight,
         }
         if self.link == "identity":
-            sums["cross"] = shares.T @ (z * y[:, None])
-            sums["squares"] = shares.T @ y**2
-            curvature = shares
+            sums["cross"] = fractions.T @ (z * y[:, None])
+            sums["squares"] = fractions.T @ y**2
+            curvature = fractions
         else:
             means = self.means(z @ state.coefficients.T)
             slopes = means * (1 - means) if self.link == "logit" else means
             # Newton's step solves H b = H b0 + gradient.
-            sums["cross"] = (shares * (y[:, None] - means)).T @ z
-            curvature = shares * slopes
+            sums["cross"] = (fractions * (y[:, None] - means)).T @ z
+            curvature = fractions * slopes
         grams = np.empty((k, p, p))
         for j in range(k):
             grams[j] = (z * curvature[:, j, None]).T @ z

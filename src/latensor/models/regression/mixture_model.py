@@ -190,12 +190,12 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         reached: list[float] = []
         agreed = 0
         for start, name in zip(starts, names, strict=True):
-            climb: Reached[RegressionMixtureState] = em(
+            em_fit: Reached[RegressionMixtureState] = em(
                 fold, inner, start, max_iter=_TRIAL, tol=_LEFT, prepared=True
             )
-            reached.append(climb.log_likelihood)
-            if best is None or climb.log_likelihood > best[0]:
-                best = climb.log_likelihood, climb.state, name
+            reached.append(em_fit.log_likelihood)
+            if best is None or em_fit.log_likelihood > best[0]:
+                best = em_fit.log_likelihood, em_fit.state, name
             agreed = sum(value > best[0] - _SAME for value in reached)
             if agreed >= 2 and len(reached) >= min(_FEWEST, 2 * count - 1):
                 break

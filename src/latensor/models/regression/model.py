@@ -72,7 +72,7 @@ class RegressionCertificate(Findings):
         found = [Statement("Prediction", level, text)]
         if not self.converged:
             found.append(
-                Statement("Convergence", CAUTION, "stopped at max_iter before the loss settled.")
+                Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
             )
         return tuple(found)
 
@@ -238,8 +238,8 @@ class RegressionModel(Model[RegressionState]):
         weights = fitted.weights
         core = output = None
         if isinstance(weights, CPWeights):
-            share = factor ** (1 / len(weights.factors))
-            factors = tuple(f * share for f in weights.factors)
+            fraction = factor ** (1 / len(weights.factors))
+            factors = tuple(f * fraction for f in weights.factors)
             output = weights.output
         else:
             plain = weights.balanced()

@@ -29,7 +29,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
     Component r has weights w_r = a_r (x) b_r (x) .., unit vectors per mode, and output weights q_r,
     for which the scores t = <X, w_r> and Y q_r have the largest covariance: the best
     approximation of rank one of the cross moment E[X (x) Y], so that no start is drawn. X and Y are
-    then freed of the component, and the next follows. Matrices X give ordinary PLS.
+    then deflated by the component, and the next follows. Matrices X give ordinary PLS.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """How many topics: the largest number that two halves of the documents find again.
 
 The rule is that of `latensor.estimation.selection`; what is held out is half the words of every
-document, given the rest, under the topics of the other half, and responsibilities are the shares
+document, given the rest, under the topics of the other half, and responsibilities are the fractions
 of topics in all documents. "Small" asks besides that the topics themselves are reproduced, in
 squared Hellinger distance.
 """
@@ -116,7 +116,7 @@ def _evaluated(
     scored = [model.score_halves(s, part.rows) for s, part in zip(states, other, strict=True)]
     scores, tokens = (np.concatenate(values) for values in zip(*scored, strict=True))
     roots = np.sqrt(units.weights)[:, None]
-    ratios = reproduction(*(model.document_shares(s, units.rows) * roots for s in states))
+    ratios = reproduction(*(model.document_fractions(s, units.rows) * roots for s in states))
     weights = np.concatenate([part.weights for part in other])
     run.tell("number of topics")
     return Evaluation(scores, tokens, weights, ratios, _words_agree(states))

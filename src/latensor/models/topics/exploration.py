@@ -18,29 +18,30 @@ from latensor.sources.passes import over
 
 
 @dataclass(frozen=True, eq=False)
-class TopicShares:
-    """Shares of the topics in groups of documents.
+class TopicFractions:
+    """Fractions of the topics in groups of documents.
 
     Attributes
     ----------
     labels : list, what the groups are called: the values given, or the begin of every interval
-    shares : (g, k), the share of every topic in the words of a group; NaN where it has no words
-    errors : (g, k), standard errors of the shares, from how documents of a group differ; NaN
+    fractions : (g, k), the fraction of every topic in the words of a group; NaN where it has no
+        words
+    errors : (g, k), standard errors of the fractions, from how documents of a group differ; NaN
         where a group has fewer than two documents
     n_documents : (g,) ints, documents of every group
     """
 
     labels: list[Any]
-    shares: Any
+    fractions: Any
     errors: Any
     n_documents: Any
 
     def to_frame(self) -> Any:
-        """The shares as a pandas DataFrame, a row for every group."""
+        """The fractions as a pandas DataFrame, a row for every group."""
         import pandas
 
-        columns = [f"topic {j}" for j in range(self.shares.shape[1])]
-        return pandas.DataFrame(self.shares, index=self.labels, columns=columns)
+        columns = [f"topic {j}" for j in range(self.fractions.shape[1])]
+        return pandas.DataFrame(self.fractions, index=self.labels, columns=columns)
 
 
 class TopicExploration:
@@ -52,7 +53,7 @@ class TopicExploration:
     _weight_name: ClassVar[str]
     transform: Any
 
-    def topics_by_group(self, X: object, groups: object) -> TopicShares:
+    def topics_by_group(self, X: object, groups: object) -> TopicFractions:
         """How much of each topic the documents of every group hold.
 
         Parameters
@@ -62,13 +63,13 @@ class TopicExploration:
 
         Returns
         -------
-        TopicShares, groups in the order of their names
+        TopicFractions, groups in the order of their names
         """
         check_is_fitted(self)
         found, numbers = np.unique(_column(groups, "groups"), return_inverse=True)
-        return self._shares_of(X, found.tolist(), numbers.ravel())
+        return self._fractions_of(X, found.tolist(), numbers.ravel())
 
-    def topics_over_time(self, X: object, times: object, n_bins: int = 10) -> TopicShares:
+    def topics_over_time(self, X: object, times: object, n_bins: int = 10) -> TopicFractions:
         """How much of each topic the documents of every interval of time hold.
 
         Parameters
@@ -79,7 +80,7 @@ class TopicExploration:
 
         Returns
         -------
-        TopicShares, labels are where the intervals begin
+        TopicFractions, labels are where the intervals begin
         """
         check_is_fitted(self)
         check_positive_int(n_bins, "n_bins")
@@ -101,9 +102,9 @@ class TopicExploration:
         numbers = np.clip(np.searchsorted(edges, values, side="right") - 1, 0, n_bins - 1)
         begins = edges[:-1]
         labels = begins.astype("datetime64[s]") if dated else begins
-        return self._shares_of(X, labels.tolist(), numbers)
+        return self._fractions_of(X, labels.tolist(), numbers)
 
-    def _shares_of(self, X: object, labels: list[Any], numbers: Any) -> TopicShares:
+    def _fractions_of(self, X: object, labels: list[Any], numbers: Any) -> TopicFractions:
         def answers(batch: Any) -> tuple[Any, Any]:
             return self.transform(batch), np.asarray(batch.sum(axis=1)).ravel()
 
@@ -120,16 +121,16 @@ class TopicExploration:
         totals = np.zeros((count, k))
         np.add.at(totals, numbers, mixtures * lengths[:, None])
         with np.errstate(invalid="ignore", divide="ignore"):
-            shares = totals / words
+            fractions = totals / words
             # The error of a ratio of sums, from what every document adds to it.
-            off = (mixtures - np.nan_to_num(shares)[numbers]) * lengths[:, None]
+            off = (mixtures - np.nan_to_num(fractions)[numbers]) * lengths[:, None]
             squares = np.zeros((count, k))
             np.add.at(squares, numbers, off**2)
             sizes = np.bincount(numbers, minlength=count)
             grown = (sizes / np.maximum(sizes - 1, 0))[:, None]
             errors = np.sqrt(squares * grown) / words
         errors[sizes < 2] = np.nan
-        return TopicShares(labels, shares, errors, sizes)
+        return TopicFractions(labels, fractions, errors, sizes)
 
     def find(self, query: str, n_topics: int = 5) -> list[tuple[int, float]]:
         """The topics that a word or a text is about: pairs of topic and probability, best first.

@@ -15,7 +15,7 @@ from latensor.arrays import Array
 from latensor.models.topics.refinement.document_mixtures import even_mixtures
 from latensor.models.topics.refinement.documents import Documents, padded, padded_width
 from latensor.models.topics.refinement.single_topic import add_single_topics, logarithms
-from latensor.models.topics.refinement.word_counts import left_out_share
+from latensor.models.topics.refinement.word_counts import left_out_fraction
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family
 from latensor.value_files import storable
@@ -32,7 +32,7 @@ class TopicState:
     Attributes
     ----------
     topics : (k, V) rows of probabilities
-    weights : (k,) Dirichlet parameters alpha, or the shares of the topics among documents
+    weights : (k,) Dirichlet parameters alpha, or the fractions of the topics among documents
     sizes : (k,) tokens on every topic, those of the prior included
     mixture_prior : (k,) the multiple of alpha that mixtures of documents are found with, or None
     """
@@ -133,7 +133,7 @@ class MixedTopicsFamily(_TopicFamily):
             padded(1 / state.sizes, np.float32),
             padded(np.full(k, self.document_prior), np.float32),
             np.float32(self.word_prior),
-            np.float32(left_out_share(max(tokens, 1.0), k * n_words)),
+            np.float32(left_out_fraction(max(tokens, 1.0), k * n_words)),
             np.float32(0),
             _STEPS,
             mixtures,
@@ -172,7 +172,7 @@ class MixedTopicsFamily(_TopicFamily):
 class SingleTopicFamily(_TopicFamily):
     """Documents of one topic each: a mixture of multinomials (monograph 4.1).
 
-    With w the shares and p_j(v) the topics, a document with counts n is on topic j with
+    With w the fractions and p_j(v) the topics, a document with counts n is on topic j with
     probability r_j ~ w_j prod_v p_j(v)^n(v), found by logarithms; then w is the mean of r and
     p_j(v) ~ b + sum of r_j n(v).
     """
@@ -182,26 +182,26 @@ class SingleTopicFamily(_TopicFamily):
     ) -> dict[str, Any]:
         documents = Documents.of(prepared.rows, prepared.rows.dtype, prepared.weights)
         table = self._table(state, sums)
-        shares = np.zeros(len(state.weights)) if sums is None else sums["shares"]
+        fractions = np.zeros(len(state.weights)) if sums is None else sums["fractions"]
         value = add_single_topics(
-            documents, state.logarithms, logarithms(state.weights), table, shares
+            documents, state.logarithms, logarithms(state.weights), table, fractions
         )[1]
         before = {"log_likelihood": 0.0, "weight": 0.0} if sums is None else sums
         return {
             "words": table,
-            "shares": shares,
+            "fractions": fractions,
             "log_likelihood": before["log_likelihood"] + value,
             "weight": before["weight"] + documents.n_tokens,
         }
 
     def maximize(self, sums: dict[str, Any], state: TopicState) -> TopicState:
         topics, sizes = smoothed(sums["words"][:, : len(state.topics)].T, self.word_prior)
-        shares = np.maximum(sums["shares"], 0.0)
-        total = float(shares.sum())
-        return TopicState(topics, shares / total if total > 0 else state.weights, sizes)
+        fractions = np.maximum(sums["fractions"], 0.0)
+        total = float(fractions.sum())
+        return TopicState(topics, fractions / total if total > 0 else state.weights, sizes)
 
     def complete(self, sums: dict[str, Any], state: TopicState) -> float:
-        return super().complete(sums, state) + float(sums["shares"] @ logarithms(state.weights))
+        return super().complete(sums, state) + float(sums["fractions"] @ logarithms(state.weights))
 
     def pack(self, state: TopicState) -> Array:
         return np.sqrt(np.concatenate([state.weights, state.topics.ravel()]))

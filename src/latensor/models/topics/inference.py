@@ -36,7 +36,7 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
     _weight_name: ClassVar[str]
 
     def transform(self, X: object) -> Any:
-        """Shares of the topics in documents (n, k)."""
+        """Fractions of the topics in documents (n, k)."""
         raise NotImplementedError
 
     def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
@@ -189,12 +189,12 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
         check_positive_int(length, "length")
         return generator(self.random_state if random_state is None else random_state)
 
-    def _draw(self, shares: Any, length: int, rng: np.random.Generator) -> Any:
-        """Documents (n, V) with given shares of the topics."""
+    def _draw(self, fractions: Any, length: int, rng: np.random.Generator) -> Any:
+        """Documents (n, V) with given fractions of the topics."""
         topics = self.components_ / self.components_.sum(axis=1, keepdims=True, dtype=np.float64)
         rows = [
-            scipy.sparse.csr_array(rng.multinomial(length, _normalized(share @ topics))[None])
-            for share in shares
+            scipy.sparse.csr_array(rng.multinomial(length, _normalized(fraction @ topics))[None])
+            for fraction in fractions
         ]
         return scipy.sparse.vstack(rows, format="csr").astype(np.float64)
 

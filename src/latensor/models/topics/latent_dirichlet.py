@@ -20,11 +20,11 @@ from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
-from latensor.models.topics.model import TopicsModel, implied_shares
+from latensor.models.topics.model import TopicsModel, implied_fractions
 from latensor.models.topics.read_off import (
     IDENTIFIED_FROM,
     TopicMoments,
-    concentration_from_shares,
+    concentration_from_fractions,
 )
 from latensor.models.topics.refinement import (
     Completing,
@@ -36,7 +36,7 @@ from latensor.models.topics.refinement import (
 )
 from latensor.models.topics.refinement.documents import padded
 from latensor.models.topics.refinement.folded import refine_by_folds
-from latensor.models.topics.refinement.in_place import shares_fit
+from latensor.models.topics.refinement.word_by_word import fractions_fit
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.sums import Joint, plus, times
@@ -44,7 +44,7 @@ from latensor.moments.unit_sample import Sample
 from latensor.moments.word_totals import WordTotals
 from latensor.refinement.family import Statistics
 
-# Where the third moment leaves less than this share unexplained and the weakest direction stands
+# Where the third moment leaves less than this fraction unexplained and the weakest direction stands
 # out of its noise, documents follow the model so closely that the concentration is read off the
 # third moment; on text it comes from the second, which needs no such agreement.
 _MODEL_FITS = 0.01
@@ -83,7 +83,7 @@ class DirichletModel(TopicsModel):
                 known = found.concentration
             elif found.off_diagonal <= _MODEL_FITS and noise < _FIRM:
                 known = found.implied_concentration
-        alpha: Array = concentration_from_shares(first, second, known)
+        alpha: Array = concentration_from_fractions(first, second, known)
         return alpha
 
     def family(self, frame: Frame) -> MixedTopicsFamily:
@@ -136,7 +136,7 @@ class DirichletModel(TopicsModel):
         found = completion(counts, topics, state.mixture_prior, n_threads=self.n_threads)
         return found.log_likelihood, found.n_tokens
 
-    def document_shares(self, state: TopicState, counts: Any) -> Array:
+    def document_fractions(self, state: TopicState, counts: Any) -> Array:
         topics = state.topics.astype(np.float32)
         found: Array = topic_mixtures(
             counts, topics, state.mixture_prior, n_threads=self.n_threads
@@ -146,12 +146,12 @@ class DirichletModel(TopicsModel):
     def locally(
         self, run: Run, frame: Frame, answer: Answer[TopicState]
     ) -> Answer[TopicState] | None:
-        """Word by word where the documents and their shares fit into memory, else by folds."""
+        """Word by word where the documents and their fractions fit into memory, else by folds."""
         start, family, choice = answer.state, self.family(frame), frame["choice"]
         assert start is not None
         run.tell("decomposition")
         whole, k = run.source.in_memory, len(start.topics)
-        if whole is not None and shares_fit(whole.rows.nnz, k, np.dtype(np.float32)):
+        if whole is not None and fractions_fit(whole.rows.nnz, k, np.dtype(np.float32)):
             found = refine_topics(
                 whole.rows,
                 start.topics.astype(np.float32),
@@ -160,7 +160,7 @@ class DirichletModel(TopicsModel):
                 passes=self.refine,
                 rng=run.rng("refinement"),
                 n_threads=self.n_threads,
-                callback=lambda _: run.tell("polish"),
+                callback=lambda _: run.tell("refinement"),
                 document_weights=None if (whole.weights == 1).all() else whole.weights,
                 held_out=choice,
             )
@@ -177,12 +177,12 @@ class DirichletModel(TopicsModel):
             history, n_passes, status = found.history, found.n_passes, found.status
         else:
             folded = refine_by_folds(
-                lambda accumulator: run.fold("polish", accumulator),
+                lambda accumulator: run.fold("refinement", accumulator),
                 family,
                 start,
                 self.refine,
                 choice,
-                run.loop("polish"),
+                run.loop("refinement"),
             )
             statistics, state = folded.statistics, folded.statistics.maximized()
             history, n_passes, status = folded.history, folded.n_passes, folded.status
@@ -245,7 +245,7 @@ class DirichletModel(TopicsModel):
             return self._of_stream(answer, at, self._weighed_by(first, sums))
 
         def statistics(state: TopicState) -> Statistics[TopicState]:
-            found = run.fold("polish", Statistics(at.family, state))
+            found = run.fold("refinement", Statistics(at.family, state))
             return found.closed() if at.is_closed else found
 
         here = statistics(at.state)
@@ -274,7 +274,7 @@ class DirichletModel(TopicsModel):
     def _weighed_by(self, state: TopicState, sums: Joint) -> TopicState:
         if "words" not in sums:
             return state
-        alpha = self.weigh(*implied_shares(state.topics, sums["words"]), None)
+        alpha = self.weigh(*implied_fractions(state.topics, sums["words"]), None)
         return replace(state, weights=alpha, mixture_prior=alpha)
 
     def _of_stream(
@@ -293,9 +293,9 @@ class DirichletModel(TopicsModel):
 class LatentDirichletAllocation(TopicEstimator):
     """Topics of documents that are mixtures of several (monograph 4.2.3).
 
-    A document draws shares of the topics from a Dirichlet distribution with parameters alpha, and
-    every word from the topic that it drew by these shares. The first three moments of the words
-    determine the topics: no restarts, the same answer for every start. A short likelihood
+    A document draws fractions of the topics from a Dirichlet distribution with parameters alpha,
+    and every word from the topic that it drew by these fractions. The first three moments of the
+    words determine the topics: no restarts, the same answer for every start. A short likelihood
     refinement then brings them to the accuracy of an EM that had started at the truth: word by
     word where documents fit into memory, by passes over the source where they do not, by one
     corrected pass where they come as a stream (`status_` says which).
@@ -407,9 +407,9 @@ class LatentDirichletAllocation(TopicEstimator):
         return ordered
 
     def transform(self, X: object) -> Any:
-        """Shares of the topics in documents (n, k), rows sum to one.
+        """Fractions of the topics in documents (n, k), rows sum to one.
 
-        The expected shares given the words; a document without words has those of alpha.
+        The expected fractions given the words; a document without words has those of alpha.
 
         Parameters
         ----------
@@ -436,7 +436,7 @@ class LatentDirichletAllocation(TopicEstimator):
     def sample(
         self, n_samples: int = 1, length: int = 100, random_state: RandomState = None
     ) -> tuple[Any, Any]:
-        """Documents (n, V) drawn from the model, as CSR counts, and their shares (n, k).
+        """Documents (n, V) drawn from the model, as CSR counts, and their fractions (n, k).
 
         Parameters
         ----------
@@ -445,5 +445,5 @@ class LatentDirichletAllocation(TopicEstimator):
         random_state : seed; default that of the model
         """
         rng = self._sampling(n_samples, length, random_state)
-        shares = rng.dirichlet(self.alpha_, size=n_samples)
-        return self._draw(shares, length, rng), shares
+        fractions = rng.dirichlet(self.alpha_, size=n_samples)
+        return self._draw(fractions, length, rng), fractions

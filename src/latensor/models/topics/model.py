@@ -20,7 +20,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.topics.families import TopicState
-from latensor.models.topics.powers import power_sums, topics_from_powers
+from latensor.models.topics.power_steps import power_sums, topics_from_powers
 from latensor.models.topics.read_off import (
     TopicMoments,
     as_probabilities,
@@ -32,7 +32,7 @@ from latensor.models.topics.subspace import LENGTH_CAP, find_subspace, subspace_
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.word_core import WordCoreSums
-from latensor.moments.word_powers import WordPowers
+from latensor.moments.word_power_sums import WordPowerMoments
 from latensor.moments.word_totals import WordTotals, WordTotalSums
 from latensor.moments.word_triples import WordRows, WordTriples, WordTripleSums
 
@@ -47,8 +47,8 @@ _OVERSAMPLING = 30
 # Words that travel for the certificate: on planted documents (V = 5,000, k = 50) distances of
 # halves differ from those of all words by 0.5 % in the mean, by 14 % in the worst topic.
 _ROWS = 1500
-# No topic is rarer than this part of an equal share, whatever the moments say.
-_SMALLEST_SHARE = 1e-3
+# No topic is rarer than this part of an equal fraction, whatever the moments say.
+_SMALLEST_FRACTION = 1e-3
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ class TopicsModel(Model[TopicState]):
         return Frame(values, {**known, "words": words}, float(totals.n_documents))
 
     def core(self, topics: Array, totals: WordTotals) -> WordCoreSums:
-        """The first two moments of the shares that topics imply, in words of equal variance."""
+        """The first two moments of the fractions that topics imply, in words of equal variance."""
         frequency = totals.totals / totals.n_tokens
         seen = frequency > 0
         scale = np.where(seen, 1 / np.sqrt(np.where(seen, frequency, 1.0)), 0.0)
@@ -229,7 +229,7 @@ class TopicsModel(Model[TopicState]):
         weights = np.full(len(topics), 1 / len(topics))
         if self.weighs_moments:
             noise = float(subspace.noise[len(topics) - 1])
-            weights = self.weigh(*implied_shares(topics, words), found, noise)
+            weights = self.weigh(*implied_fractions(topics, words), found, noise)
         evidence |= {"found": found, "words": words, "subspace": subspace}
         return Answer(self._state(topics, weights, totals), evidence)
 
@@ -243,7 +243,7 @@ class TopicsModel(Model[TopicState]):
     def weigh(
         self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
     ) -> Array:
-        """Weights (k,) of the topics from the first two moments of their shares in documents.
+        """Weights (k,) of the topics from the first two moments of their fractions in documents.
 
         Parameters
         ----------
@@ -256,13 +256,13 @@ class TopicsModel(Model[TopicState]):
     def solve(
         self,
         words: WordTripleSums,
-        moments: WordTriples | WordPowers,
+        moments: WordTriples | WordPowerMoments,
         count: int,
         rng: np.random.Generator,
         concentration: float | None,
     ) -> TopicMoments:
         """Topics as the moments give them."""
-        if isinstance(moments, WordPowers):
+        if isinstance(moments, WordPowerMoments):
             return topics_from_powers(moments, words.basis, words.scale, self.assumed)
         return topics_from_moments(
             moments,
@@ -283,8 +283,8 @@ class TopicsModel(Model[TopicState]):
         """Log-likelihoods (n,) of half the words of documents given the rest, and their numbers."""
         raise NotImplementedError(f"{type(self).__name__} must score documents")
 
-    def document_shares(self, state: TopicState, counts: Any) -> Array:
-        """Shares (n, k) of the topics in documents."""
+    def document_fractions(self, state: TopicState, counts: Any) -> Array:
+        """Fractions (n, k) of the topics in documents."""
         raise NotImplementedError(f"{type(self).__name__} must find mixtures")
 
     # ------------------------------------------------------------------ what users meet
@@ -331,18 +331,18 @@ class TopicsModel(Model[TopicState]):
             n_documents=totals.n_documents,
             n_empty=totals.n_empty,
             n_short=totals.n_short,
-            polished=refined,
+            refined=refined,
         )
 
 
-def implied_shares(topics: Array, words: WordTripleSums) -> tuple[Array, Array]:
-    """E[h] (k,) and E[h h'] (k, k) of the shares that topics must have for these moments."""
+def implied_fractions(topics: Array, words: WordTripleSums) -> tuple[Array, Array]:
+    """E[h] (k,) and E[h h'] (k, k) of the fractions that topics must have for these moments."""
     directions, core = dual_basis(topics * words.scale, words.basis), words.core()
     with one_blas_thread():
         return directions.T @ core.first, directions.T @ core.second @ directions
 
 
-def shares_of(first: Array) -> Array:
-    """E[h] (k,) as shares: none below a thousandth of an equal one, whatever the moments say."""
-    shares = np.maximum(first, _SMALLEST_SHARE / len(first))
-    return shares / shares.sum()
+def fractions_of(first: Array) -> Array:
+    """E[h] (k,) as fractions: none below a thousandth of an equal one, whatever the moments say."""
+    fractions = np.maximum(first, _SMALLEST_FRACTION / len(first))
+    return fractions / fractions.sum()

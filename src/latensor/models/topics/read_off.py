@@ -7,7 +7,7 @@ combine into tensors with the topics as components:
     M3 = E3 - a/(a+2) sym3(E2, E1) + 2 a^2/((a+1)(a+2)) E1^(x)3   = sum_j 2 w_j/(a+2) mu_j^(x)3
 
 with w_j = alpha_j / (a (a+1)) and sym3 the three placements. For a -> 0 every document has one
-topic and w_j is its share. Everything here is of the size of the core: the moments are given
+topic and w_j is its fraction. Everything here is of the size of the core: the moments are given
 along a basis Q of the words.
 """
 
@@ -23,15 +23,15 @@ import scipy.linalg
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import Diagonalized, diagonalize
 from latensor.exceptions import NotIdentifiableError
-from latensor.models.topics.subspace import falling_eigenpairs
+from latensor.models.topics.subspace import leading_eigenpairs
 from latensor.moments.word_triples import WordTriples
 
 # The concentration that the search starts from; text is little affected by its value.
 _START = 1.0
-# Two shares that sum to one have three moments; two topics on a line and alpha are four numbers:
+# Two fractions that sum to one have three moments; two topics on a line and alpha are four numbers:
 # from three topics on the moments tell the concentration.
 IDENTIFIED_FROM = 3
-# Steps go on while each lowers the off-diagonal share by a tenth: to rounding where the moments
+# Steps go on while each lowers the off-diagonal fraction by a tenth: to rounding where the moments
 # have exactly the form of the model, and hardly anywhere on real text.
 _GAIN = 0.9
 _ROUNDS = 30
@@ -39,12 +39,12 @@ _ROUNDS = 30
 # Planted corpora fall by 2 to 1000 times at the truth, text (news, titles) by 1 to 1.2 times, and
 # its lowest point is then far too high: topics get worse.
 _WORTHWHILE = 0.7
-# Sweeps of the joint diagonalization end when one gains less than this share: the rest is noise.
+# Sweeps of the joint diagonalization end when one gains less than this fraction: the rest is noise.
 _SWEEP_TOLERANCE = 1e-3
 _LARGEST = 1e3
-# No topic is rarer than this part of an equal share, whatever the moments say.
-_SMALLEST_SHARE = 1e-3
-# Where the second moment of the shares is impossible: what text has, a few topics a document.
+# No topic is rarer than this part of an equal fraction, whatever the moments say.
+_SMALLEST_FRACTION = 1e-3
+# Where the second moment of the fractions is impossible: what text has, a few topics a document.
 _FALLBACK = 0.5
 # Topics nearer to dependence than this are inverted by singular values.
 _SMALLEST_PIVOT = 1e-3
@@ -59,7 +59,7 @@ class TopicMoments:
     topics : (k, V), rows sum to one; sampling noise may leave negative entries
     weights : (k,) second-moment weights w_j
     concentration : float, the sum of the Dirichlet weights (0: one topic a document)
-    off_diagonal : float, share of the whitened third moment that no topics explain
+    off_diagonal : float, fraction of the whitened third moment that no topics explain
     spectrum : (r,) eigenvalues of M2 in the basis, in decreasing value
     eigenvalues : (k,) the whitened weights of the third moment
     implied_concentration : float, the one at which second and third moment agree best, also where
@@ -112,7 +112,7 @@ def _self_consistent(
 ) -> tuple[_Solution, float]:
     """The concentration that the third moment gives back, by secant steps in its logarithm.
 
-    Steps go on while they lower the off-diagonal share, and are taken back where they lowered it
+    Steps go on while they lower the off-diagonal fraction, and are taken back where they lowered it
     little: on text that no Dirichlet distribution made, the moments may point anywhere.
     """
     first = best = core.solve(n_components, _START, rng, None)
@@ -157,14 +157,14 @@ class _Core:
         self.unscale = unscale
 
     def solve(self, n_components: int, a: float, rng: Any, rotation: Any) -> _Solution:
-        share = a / (a + 1)
+        fraction = a / (a + 1)
         m = self.first
-        spectrum, vectors = falling_eigenpairs(self.second - share * np.outer(m, m))
+        spectrum, vectors = leading_eigenpairs(self.second - fraction * np.outer(m, m))
         _check_rank(spectrum, n_components, self.basis.shape[0])
         whiten = vectors[:, :n_components] / np.sqrt(spectrum[:n_components])
         found = self._decompose(self._third(whiten, a), rng, rotation)
         lift = whiten @ found.vectors
-        sums = self.product_sums @ lift - share * self.mean_sum * (m @ lift)
+        sums = self.product_sums @ lift - fraction * self.mean_sum * (m @ lift)
         return _Solution(a, lift, sums, found, spectrum)
 
     def _decompose(self, core: Any, rng: np.random.Generator, rotation: Any) -> Diagonalized:
@@ -181,12 +181,12 @@ class _Core:
 
     def read_off(self, solution: _Solution, implied: float) -> TopicMoments:
         """The topics themselves, the largest first."""
-        share = solution.concentration / (solution.concentration + 1)
+        fraction = solution.concentration / (solution.concentration + 1)
         sums = np.where(solution.sums == 0, np.finfo(float).tiny, solution.sums)
         order = np.argsort(-np.abs(sums), kind="stable")
         lift, sums = solution.lift.T[order], sums[order]
         topics = lift @ self.product.T
-        topics -= np.outer(share * (lift @ self.first), self.mean)
+        topics -= np.outer(fraction * (lift @ self.first), self.mean)
         topics *= self.unscale
         topics /= sums[:, None]
         return TopicMoments(
@@ -286,8 +286,8 @@ def dual_basis(topics: Any, basis: Any = None) -> Any:
         return inside.T @ (inverse.T @ inverse)
 
 
-def concentration_from_shares(first: Any, second: Any, known: float | None = None) -> Any:
-    """Dirichlet parameters (k,) from the first two moments of the shares.
+def concentration_from_fractions(first: Any, second: Any, known: float | None = None) -> Any:
+    """Dirichlet parameters (k,) from the first two moments of the fractions.
 
     a = (1 - tr H2) / (tr H2 - |H1|^2) and alpha = a H1, for H1 = E[h] and H2 = E[h h'].
 
@@ -296,14 +296,14 @@ def concentration_from_shares(first: Any, second: Any, known: float | None = Non
     first, second : H1 (k,) and H2 (k, k)
     known : float, a where something better tells it
     """
-    shares = np.maximum(first, _SMALLEST_SHARE / len(first))
-    shares = shares / shares.sum()
+    fractions = np.maximum(first, _SMALLEST_FRACTION / len(first))
+    fractions = fractions / fractions.sum()
     if known is not None:
-        return known * shares
+        return known * fractions
     trace, squared = float(np.trace(second)), float(first @ first)
     spread = trace - squared
     if trace >= 1:
-        # More than all of the shares on one topic each: the topics are too poor to tell.
-        return _FALLBACK * shares
+        # More than all of the fractions on one topic each: the topics are too poor to tell.
+        return _FALLBACK * fractions
     concentration = (1 - trace) / spread if spread > 0 else _LARGEST
-    return float(np.clip(concentration, 1 / _LARGEST, _LARGEST)) * shares
+    return float(np.clip(concentration, 1 / _LARGEST, _LARGEST)) * fractions

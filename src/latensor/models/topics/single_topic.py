@@ -14,7 +14,7 @@ from latensor.arrays.threads import thread_count
 from latensor.estimation.learn import Answer, Effort, Frame
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import SingleTopicFamily, TopicState
-from latensor.models.topics.model import TopicsModel, shares_of
+from latensor.models.topics.model import TopicsModel, fractions_of
 from latensor.models.topics.read_off import TopicMoments
 from latensor.models.topics.refinement import mixture_completion, topic_posteriors
 from latensor.moments.batch import Batch
@@ -36,7 +36,7 @@ class SingleTopicModel(TopicsModel):
     def weigh(
         self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
     ) -> Array:
-        return shares_of(first)
+        return fractions_of(first)
 
     def family(self, frame: Frame) -> SingleTopicFamily:
         return SingleTopicFamily(self.word_prior)
@@ -48,8 +48,8 @@ class SingleTopicModel(TopicsModel):
 
     def candidate(self, units: Batch, start: Array, totals: WordTotals) -> TopicState:
         family = SingleTopicFamily(self.word_prior)
-        shares = shares_of(self.core(start, totals).update(units).finalize().first)
-        state = self._state(start, shares, totals)
+        fractions = fractions_of(self.core(start, totals).update(units).finalize().first)
+        state = self._state(start, fractions, totals)
         return em(
             lambda s: s.empty().update(units), family, state, max_iter=_PASSES_OF_A_CANDIDATE
         ).state
@@ -58,7 +58,7 @@ class SingleTopicModel(TopicsModel):
         found = mixture_completion(counts, state.topics, state.weights, n_threads=self.n_threads)
         return found.log_likelihood, found.n_tokens
 
-    def document_shares(self, state: TopicState, counts: Any) -> Array:
+    def document_fractions(self, state: TopicState, counts: Any) -> Array:
         found: Array = topic_posteriors(
             counts, state.topics, state.weights, n_threads=self.n_threads
         )
@@ -90,7 +90,7 @@ class SingleTopic(TopicEstimator):
     Attributes
     ----------
     components_ : (n_components_, V), rows are probabilities, in decreasing order of weight
-    weights_ : (n_components_,), shares of the topics among the documents
+    weights_ : (n_components_,), fractions of the topics among the documents
     n_components_, n_features_in_, n_documents_, n_empty_documents_, n_iter_ : int
     history_ : perplexity of the documents at every pass of EM, extrapolated ones included
     status_, spectrum_, certificate_, selection_, vocabulary_, stage_seconds_ : as in

@@ -44,7 +44,7 @@ class WordSubspace:
 
     Attributes
     ----------
-    basis : (V, r) orthonormal columns, in scaled words, by falling eigenvalue
+    basis : (V, r) orthonormal columns, in scaled words, by decreasing eigenvalue
     scale : (V,), zero for words that never occur
     cap : float, the length beyond which a document weighs no more
     spectrum : (s,) eigenvalues of M2, also of the oversampled directions that were left out
@@ -167,7 +167,7 @@ def _start(seen: Any, n_words: int, width: int, rng: np.random.Generator) -> Any
 
 
 def _stepped(sums: WordPairSums, concentration: float, room: Any) -> tuple[Any, Any, Any]:
-    """The next directions, M2 Q made orthonormal; the falling eigenvalues of Q' M2 Q; and M2 Q.
+    """The next directions, M2 Q made orthonormal; the decreasing eigenvalues of Q' M2 Q; and M2 Q.
 
     M2 is shifted where it has negative eigenvalues. The population's M2 has none, but noise makes
     as many negative as positive ones, and those would take the place of topics among the leading
@@ -180,13 +180,13 @@ def _stepped(sums: WordPairSums, concentration: float, room: Any) -> tuple[Any, 
 
     basis = sums.basis
     pairs = sums.pairs(dtype=basis.dtype, out=room)
-    share = basis.dtype.type(concentration / (concentration + 1))
+    fraction = basis.dtype.type(concentration / (concentration + 1))
     with one_blas_thread():
         along = pairs.mean @ basis
         core = _symmetric(basis.T @ pairs.product).astype(np.float64)
-        values = np.linalg.eigvalsh(core - float(share) * np.outer(along, along))[::-1]
+        values = np.linalg.eigvalsh(core - float(fraction) * np.outer(along, along))[::-1]
     shift = basis.dtype.type(min(float(values[-1]), 0.0))
-    subtract_outer(share * pairs.mean, along, shift, basis, pairs.product)
+    subtract_outer(fraction * pairs.mean, along, shift, basis, pairs.product)
     return _orthonormal(pairs.product, out=basis), values, pairs.product
 
 
@@ -225,7 +225,7 @@ def subspace_of_sums(
     with one_blas_thread():
         halves = sums.core((0,)), sums.core((1,))
         core = halves[0].merged(halves[1])
-        values, vectors = falling_eigenpairs(_corrected(core, concentration))
+        values, vectors = leading_eigenpairs(_corrected(core, concentration))
         usable = usable_rank(values, len(scale))
         if usable < at_least:
             raise NotIdentifiableError(
@@ -244,11 +244,11 @@ def subspace_of_sums(
 
 def _corrected(core: WordCore, concentration: float) -> Any:
     """M2 along the basis (r, r), from the first two moments along it."""
-    share = concentration / (concentration + 1)
-    return _symmetric(core.second - share * np.outer(core.first, core.first))
+    fraction = concentration / (concentration + 1)
+    return _symmetric(core.second - fraction * np.outer(core.first, core.first))
 
 
-def falling_eigenpairs(matrix: Any) -> tuple[Any, Any]:
+def leading_eigenpairs(matrix: Any) -> tuple[Any, Any]:
     """Eigenvalues of a symmetric matrix, the largest first, and vectors with fixed signs."""
     values, vectors = np.linalg.eigh(matrix)
     return values[::-1], with_signs(vectors[:, ::-1])

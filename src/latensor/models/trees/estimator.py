@@ -259,8 +259,8 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
             u = int(tree.parent[v])
             if isinstance(state, GaussianTreeState):
                 noise = rng.standard_normal(n_samples)
-                share = state.correlation[v] if u >= 0 else 0.0
-                values[:, v] = share * values[:, u] + np.sqrt(1 - share**2) * noise
+                fraction = state.correlation[v] if u >= 0 else 0.0
+                values[:, v] = fraction * values[:, u] + np.sqrt(1 - fraction**2) * noise
                 continue
             rows = state.startprob[None] if u < 0 else state.tables[v][values[:, u].astype(int)]
             bounds = np.cumsum(rows, axis=1)

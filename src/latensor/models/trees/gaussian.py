@@ -110,7 +110,7 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
         found[like.tree.parent >= 0] = np.clip(np.tanh(vector), -_MOST, _MOST)
         return replace(like, correlation=found)
 
-    def climb(
+    def run_em(
         self, state: GaussianTreeState, max_iter: int, tol: float, accelerate: bool = True
     ) -> Reached[GaussianTreeState]:
         """EM from a state, none of whose passes touches data."""

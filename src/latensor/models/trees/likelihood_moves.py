@@ -16,7 +16,8 @@ _STEPS = 5
 _ROUNDS = 6
 # Edges of at least this support are left alone.
 _SURE = 0.95
-# Log-likelihood that an interchange must gain: rival trees often differ by less after few steps.
+# Log-likelihood that an interchange must gain: competing trees often differ by less after few
+# steps.
 _WORTH = 0.5
 
 
@@ -37,8 +38,8 @@ def interchange_by_likelihood(
     """
     moves = 0
     for _ in range(_ROUNDS):
-        climb = em(fold, family, state, max_iter=_STEPS, accelerate=False, prepared=True)
-        state, value = climb.state, climb.log_likelihood
+        em_fit = em(fold, family, state, max_iter=_STEPS, accelerate=False, prepared=True)
+        state, value = em_fit.state, em_fit.log_likelihood
         gains = []
         for v in _undecided(state.tree):
             best = None

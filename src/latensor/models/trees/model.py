@@ -161,10 +161,10 @@ class CategoricalTreeModel(Model[TreeState]):
         by_likelihood = self.interchange == "likelihood" and "(" not in self.topology
         if not search_.to_convergence or (len(names) == 1 and not by_likelihood):
             return Start(candidates[names[0]], names[0], evidence=evidence)
-        best, climb = best_start(
+        best, em_fit = best_start(
             search_.fold, search_.family, list(candidates.values()), max_iter=_TRIAL_STEPS
         )
-        state, n_moves = climb.state, 0
+        state, n_moves = em_fit.state, 0
         if by_likelihood:
             state, n_moves = interchange_by_likelihood(
                 state,
@@ -186,14 +186,14 @@ class CategoricalTreeModel(Model[TreeState]):
         learn, test = (search_.folds(units.take(np.flatnonzero(h))) for h in (half, ~half))
         scores = []
         for value in _SHRINKAGES:
-            climb = em(
+            em_fit = em(
                 learn,
                 search_.family,
                 shrunk(centre, centre, value),
                 max_iter=_TRIAL_STEPS,
                 prepared=True,
             )
-            scores.append(test(Statistics(search_.family, climb.state, True)).value)
+            scores.append(test(Statistics(search_.family, em_fit.state, True)).value)
         return float(_SHRINKAGES[int(np.argmax(scores))])
 
     def corrected(
@@ -310,9 +310,9 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         history: tuple[float, ...] = ()
         if self.refine != 0:
             limit = int(self.refine) if plain else self.max_iter
-            climb = family.climb(state, limit, -np.inf if plain else self.tol, not plain)
-            state, n_iter, history = climb.state, climb.n_iter, climb.history
-            converged = climb.converged or plain
+            em_fit = family.run_em(state, limit, -np.inf if plain else self.tol, not plain)
+            state, n_iter, history = em_fit.state, em_fit.n_iter, em_fit.history
+            converged = em_fit.converged or plain
         evidence = {"affinity": affinity, "n_samples": weight}
         return Answer(
             state, evidence, n_iter=n_iter, converged=converged, start="lengths", history=history

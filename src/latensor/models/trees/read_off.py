@@ -74,7 +74,7 @@ def lengths_state(tree: Tree, marginals: Array, n_states: int) -> TreeState:
     k = n_states
     equilibrium = marginals.mean(axis=0) + 1e-6
     equilibrium /= equilibrium.sum()
-    share = np.exp(-np.maximum(tree.length, 0.0) * k / max(k - 1, 1))
+    fraction = np.exp(-np.maximum(tree.length, 0.0) * k / max(k - 1, 1))
     if k < d:
         # No names in common: hidden states are groups of symbols of about equal frequency.
         group = np.minimum((np.cumsum(equilibrium) - equilibrium / 2) * k, k - 1e-9).astype(int)
@@ -87,11 +87,11 @@ def lengths_state(tree: Tree, marginals: Array, n_states: int) -> TreeState:
     tables = np.zeros((len(tree), d, d))
     for v in range(len(tree)):
         if v < tree.n_observed:
-            tables[v, :k] = share[v] * leaf + (1 - share[v]) * equilibrium
+            tables[v, :k] = fraction[v] * leaf + (1 - fraction[v]) * equilibrium
             if k < d:
                 continue
         else:
-            tables[v, :k, :k] = share[v] * np.eye(k) + (1 - share[v]) * inner
+            tables[v, :k, :k] = fraction[v] * np.eye(k) + (1 - fraction[v]) * inner
     start = np.zeros(d)
     size = d if tree.root < tree.n_observed else k
     start[:size] = equilibrium if size == d else inner

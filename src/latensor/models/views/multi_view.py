@@ -15,7 +15,7 @@ from latensor.diagnostics.mixture_certificate import MixtureCertificate, smalles
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.learn import Answer, Frame
-from latensor.estimation.mixture_answers import MixtureAnswers
+from latensor.estimation.mixture_inference import MixtureInference
 from latensor.estimation.parameter_intervals import (
     NOT_NEGATIVE,
     PROBABILITY,
@@ -32,7 +32,7 @@ from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
 
-class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: ignore[misc]
+class MultiViewMixture(MixtureInference, DensityMixin, LatentEstimator):  # type: ignore[misc]
     """Clusters seen from several sides: conditional means of every view, and weights.
 
     Given the component the views are independent. Cross-covariances of three views turn them into
@@ -194,8 +194,8 @@ class MultiViewMixture(MixtureAnswers, DensityMixin, LatentEstimator):  # type: 
         check_is_fitted(self)
         n_samples = check_positive_int(n_samples, "n_samples")
         rng = generator(self.random_state if random_state is None else random_state)
-        shares = np.asarray(self.weights_, dtype=np.float64)
-        counts = rng.multinomial(n_samples, shares / shares.sum())
+        fractions = np.asarray(self.weights_, dtype=np.float64)
+        counts = rng.multinomial(n_samples, fractions / fractions.sum())
         labels = np.repeat(np.arange(self.n_components_), counts)
         views = []
         for kind, mean, variance in zip(self.kinds_, self.means_, self.variances_, strict=True):

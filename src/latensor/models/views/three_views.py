@@ -17,7 +17,7 @@ import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
 
-# Singular values and eigenvalues below these shares of the largest are raised to them: real data
+# Singular values and eigenvalues below these fractions of the largest are raised to them: real data
 # has negative ones.
 _LEAST_SINGULAR = 1e-3
 _LEAST_EIGENVALUE = 3e-3

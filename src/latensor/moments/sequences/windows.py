@@ -20,7 +20,7 @@ from latensor.value_files import storable
 DECAYS = (0.0, 0.5, 0.9)
 # Rows whose windows are held at once.
 _RANGE = 16_384
-# A window forgets to below this share of the last digit.
+# A window forgets to below this fraction of the last digit.
 _FORGOTTEN = 1e-17
 
 

@@ -75,14 +75,14 @@ def pattern_sums(
         p = patterns[i]
         size = counts[p]
         for j in range(n_components):
-            share = responsibilities[i, j]
-            if share == 0.0:
+            fraction = responsibilities[i, j]
+            if fraction == 0.0:
                 continue
-            zeroth[p, j] += share
+            zeroth[p, j] += fraction
             for s in range(size):
                 a = observed[p, s]
                 gaps[s] = points[i, a] - means[j, a]
-                scaled = share * gaps[s]
+                scaled = fraction * gaps[s]
                 first[p, j, a] += scaled
                 for t in range(s + 1):
                     second[p, j, a, observed[p, t]] += scaled * gaps[t]

@@ -47,7 +47,8 @@ _MOST_HELD = 200_000_000
 _MOST_ROWS = 20_000
 # A component never loses all its weight: it could not come back.
 _SMALLEST_WEIGHT = 1e-10
-# Logarithms of deviations move at most this far from the last step when it is extrapolated.
+# Logarithms of standard deviations move at most this far from the last step when it is
+# extrapolated.
 _LONGEST_STEP = 1.5
 # Variances whose inverses and products are numbers too.
 _SMALLEST_VARIANCE = 1e-280
@@ -218,9 +219,9 @@ class GaussianFamily(Family[MixtureState]):
         densities = Densities(self.covariance_type, state)
         total: dict[str, Any] | None = None
         for block in densities.blocks(prepared):
-            shares, context = densities.joint(block)
-            value = normalize_rows(shares, block.weights)
-            found = densities.sums(block, shares, context)
+            fractions, context = densities.joint(block)
+            value = normalize_rows(fractions, block.weights)
+            found = densities.sums(block, fractions, context)
             found["log_likelihood"] = float(value)
             found["weight"] = block.weight
             total = found if total is None else {n: total[n] + found[n] for n in found}
@@ -250,7 +251,7 @@ class GaussianFamily(Family[MixtureState]):
         densities = Densities(self.covariance_type, state)
         return np.concatenate([densities.joint(block)[0] for block in densities.blocks(points)])
 
-    def sums(self, state: MixtureState, points: Points, shares: Any) -> dict[str, Any]:
+    def sums(self, state: MixtureState, points: Points, fractions: Any) -> dict[str, Any]:
         """The sums for given responsibilities times weights (n, k), without likelihood."""
         densities = Densities(self.covariance_type, state)
         total: dict[str, Any] | None = None
@@ -258,7 +259,7 @@ class GaussianFamily(Family[MixtureState]):
         for block in densities.blocks(points):
             stop = start + len(block)
             context = densities.joint(block)[1] if block.patterns is not None else None
-            found = densities.sums(block, shares[start:stop], context)
+            found = densities.sums(block, fractions[start:stop], context)
             total = found if total is None else {n: total[n] + found[n] for n in found}
             start = stop
         assert total is not None
@@ -301,10 +302,10 @@ class GaussianFamily(Family[MixtureState]):
                 index = points.patterns.index[part] - chosen.start
                 logs = conditionals.log_densities(points.rows[part], index, known.means)
                 logs += np.log(known.weights)
-                shares = np.exp(logs - logs.max(axis=1, keepdims=True))
-                shares /= shares.sum(axis=1, keepdims=True)
+                fractions = np.exp(logs - logs.max(axis=1, keepdims=True))
+                fractions /= fractions.sum(axis=1, keepdims=True)
                 completed = conditionals.completed(points.rows[part], index, known.means, matrices)
-                inner = np.einsum("nj,nja->na", shares, completed)
+                inner = np.einsum("nj,nja->na", fractions, completed)
                 target = places[points.order[part]]
                 outer = inner / units + self.centre
                 result[target] = np.where(np.isnan(result[target]), outer, result[target])
@@ -378,7 +379,7 @@ class GaussianFamily(Family[MixtureState]):
 
     # ------------------------------------------------------------------ coordinates of states
     def pack(self, state: MixtureState) -> Any:
-        """The parameters as one vector of unbounded numbers, means in deviations of the data.
+        """The parameters as one unbounded vector, means in standard deviations of the data.
 
         Covariances S = L L' become log diag(L), and L diag(L)^-1 below the diagonal.
         """
@@ -392,7 +393,7 @@ class GaussianFamily(Family[MixtureState]):
         return np.concatenate([*head, np.log(state.covariances).ravel() / 2])
 
     def unpack(self, vector: Any, like: MixtureState) -> MixtureState:
-        """The parameters of such a vector; deviations stay within a factor of those of `like`."""
+        """The parameters of such a vector; scales stay within a factor of those of `like`."""
         count, width = like.means.shape
         last = count + count * width
         weights = np.exp(vector[:count] - vector[:count].max())

@@ -228,42 +228,42 @@ class Densities:
         logs += self.logs
         return logs
 
-    def sums(self, points: Points, shares: Any, context: Any) -> dict[str, Any]:
+    def sums(self, points: Points, fractions: Any, context: Any) -> dict[str, Any]:
         """The sums of the maximization from responsibilities times weights (n, k)."""
         if points.products is not None:
-            return {"products": shares.T @ points.products}
-        rows, counts = points.rows, shares.sum(axis=0)
+            return {"products": fractions.T @ points.products}
+        rows, counts = points.rows, fractions.sum(axis=0)
         if self.kind in (DIAG, SPHERICAL):
-            first = shares.T @ rows
+            first = fractions.T @ rows
             if points.observed is None:
                 observed = np.broadcast_to(counts[:, None], first.shape)
             else:
-                observed = shares.T @ points.observed
+                observed = fractions.T @ points.observed
             if self.kind == DIAG:
-                second = shares.T @ rows**2
+                second = fractions.T @ rows**2
             else:
-                second = shares.T @ np.einsum("ij,ij->i", rows, rows)
+                second = fractions.T @ np.einsum("ij,ij->i", rows, rows)
             return {"count": counts, "first": first, "second": second, "observed": observed}
         if points.patterns is not None:
             conditionals, matrices = context
             first, second = conditionals.sums(
-                rows, points.patterns.index, self.state.means, matrices, shares
+                rows, points.patterns.index, self.state.means, matrices, fractions
             )
             second = second.sum(axis=0) if self.kind == TIED else second
             return {"count": counts, "first": first, "second": second}
         if self.kind == TIED:
             second = (rows * points.weights[:, None]).T @ rows
-            return {"count": counts, "first": shares.T @ rows, "second": second}
+            return {"count": counts, "first": fractions.T @ rows, "second": second}
         second = np.empty((self.count, self.width, self.width))
         for j in range(self.count):
-            share = shares[:, j]
-            owned = np.flatnonzero(share > _NEGLIGIBLE)
+            fraction = fractions[:, j]
+            owned = np.flatnonzero(fraction > _NEGLIGIBLE)
             if 2 * len(owned) < len(rows):
                 chosen = rows[owned]
-                second[j] = (chosen * share[owned, None]).T @ chosen
+                second[j] = (chosen * fraction[owned, None]).T @ chosen
             else:
-                second[j] = (rows * share[:, None]).T @ rows
-        return {"count": counts, "first": shares.T @ rows, "second": second}
+                second[j] = (rows * fraction[:, None]).T @ rows
+        return {"count": counts, "first": fractions.T @ rows, "second": second}
 
     def unfolded(self, found: dict[str, Any]) -> dict[str, Any]:
         """The sums of several blocks by their names, those of products unfolded."""

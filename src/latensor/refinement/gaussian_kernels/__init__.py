@@ -1,1 +1,1 @@
-"""Compiled loops of the polish of mixtures, loaded when first called."""
+"""Compiled loops of the refinement of mixtures, loaded when first called."""

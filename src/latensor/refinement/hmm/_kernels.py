@@ -54,9 +54,9 @@ def forward(
             for j in range(k):
                 predicted[j] = 0.0
             for i in range(k):
-                share = filtered[t - first - 1, i]
+                fraction = filtered[t - first - 1, i]
                 for j in range(k):
-                    predicted[j] += share * transmat[i, j]
+                    predicted[j] += fraction * transmat[i, j]
         x = index[t]
         total = 0.0
         for j in range(k):
@@ -135,9 +135,9 @@ def back_over(index: Any, table: Any, across: Any, first: int, last: int, later:
         for i in range(k):
             later[i] = 0.0 if total > 0.0 else 1.0
         for j in range(k):
-            share = message[j] * inverse
+            fraction = message[j] * inverse
             for i in range(k):
-                later[i] += share * across[j, i]
+                later[i] += fraction * across[j, i]
 
 
 @compiled()
@@ -187,9 +187,9 @@ def expected_counts(
             for i in range(k):
                 later[i] = 0.0
             for j in range(k):
-                share = message[j]
+                fraction = message[j]
                 for i in range(k):
-                    later[i] += share * across[j, i]
+                    later[i] += fraction * across[j, i]
         norm = 0.0
         total = 0.0
         for i in range(k):
@@ -198,9 +198,9 @@ def expected_counts(
         inverse = 1.0 / norm if norm > 0.0 else 0.0
         if inner:
             for i in range(k):
-                share = filtered[t - first, i] * inverse
+                fraction = filtered[t - first, i] * inverse
                 for j in range(k):
-                    steps[i, j] += share * message[j]
+                    steps[i, j] += fraction * message[j]
         for i in range(k):
             filtered[t - first, i] = (
                 filtered[t - first, i] * (later[i] * inverse) if norm > 0.0 else 1.0 / k

@@ -55,7 +55,7 @@ class CategoricalEmission:
 
     def sums(self, symbols: Any, found: Expectation) -> dict[str, Any]:
         """How often every symbol (k, d) is expected in every state."""
-        from latensor.refinement.hmm.lanes import _kernels
+        from latensor.refinement.hmm.segments import _kernels
 
         k, d = self.probabilities.shape
         counts = np.zeros((d + 1, k))

@@ -68,7 +68,7 @@ class Expectation:
     @cached_property
     def posteriors(self) -> Any:
         """(n, k) probabilities of the states given all rows of the sequence."""
-        from latensor.refinement.hmm.lanes import _kernels as side_by_side
+        from latensor.refinement.hmm.segments import _kernels as side_by_side
 
         found = np.empty((self.sequences.n_rows, len(self.starts)))
         for part, (first, last) in zip(self.parts, self.sequences.ranges, strict=True):
@@ -137,7 +137,7 @@ def log_likelihood(
     n_threads: int = 1,
 ) -> float:
     """The log-likelihood of all rows."""
-    from latensor.refinement.hmm.lanes import _kernels as side_by_side
+    from latensor.refinement.hmm.segments import _kernels as side_by_side
 
     filtered: _Filtered | None = None
     for lanes in _LANES:
@@ -217,7 +217,7 @@ def _filter(
 ) -> _Filtered | None:
     """The forward pass in so many lanes; None where these are shorter than the chain remembers."""
     from latensor.refinement.hmm import _kernels
-    from latensor.refinement.hmm.lanes import _kernels as side_by_side
+    from latensor.refinement.hmm.segments import _kernels as side_by_side
 
     index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
     ranges, k = sequences.ranges, len(startprob)
@@ -262,7 +262,7 @@ def _count(
     was not far enough. Without `ahead` they are gone over from the last to the first instead.
     """
     from latensor.refinement.hmm import _kernels
-    from latensor.refinement.hmm.lanes import _kernels as side_by_side
+    from latensor.refinement.hmm.segments import _kernels as side_by_side
 
     index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
     ranges, k = sequences.ranges, len(transmat)

@@ -137,8 +137,8 @@ class GaussianEmission:
         scatter = scatter + np.einsum("ja,jb->jab", means, means)
         scatter = (scatter + scatter.transpose(0, 2, 1)) / 2
         if self.kind == "tied":
-            shares = np.where(seen, counts, 0.0) / max(float(counts[seen].sum()), _FEWEST)
-            found = np.einsum("j,jab->ab", shares, scatter) + self.lowest() * np.eye(p)
+            fractions = np.where(seen, counts, 0.0) / max(float(counts[seen].sum()), _FEWEST)
+            found = np.einsum("j,jab->ab", fractions, scatter) + self.lowest() * np.eye(p)
             found = positive(found[None], np.min(self.floor))[0]
         else:
             found = positive(scatter + self.lowest() * np.eye(p), np.min(self.floor))

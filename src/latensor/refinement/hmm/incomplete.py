@@ -78,7 +78,7 @@ class IncompletePoints:
         k, p = means.shape
         firsts, seconds = np.zeros((k, p)), np.zeros((k, p, p))
         for mask, rows in self.patterns:
-            points, shares = self.rows[np.ix_(rows, mask)], posteriors[rows]
+            points, fractions = self.rows[np.ix_(rows, mask)], posteriors[rows]
             for j, (mean, matrix) in enumerate(zip(means, matrices, strict=True)):
                 # E x = lift x_o + shift, with the covariance `rest` of what is missing.
                 lift, shift, rest = np.zeros((p, int(mask.sum()))), np.zeros(p), np.zeros((p, p))
@@ -87,7 +87,7 @@ class IncompletePoints:
                 gain = np.linalg.solve(matrix[np.ix_(mask, mask)], across.T).T
                 lift[~mask], shift[~mask] = gain, mean[~mask] - gain @ mean[mask]
                 rest[np.ix_(~mask, ~mask)] = matrix[np.ix_(~mask, ~mask)] - gain @ across.T
-                weights = shares[:, j]
+                weights = fractions[:, j]
                 total, first = weights.sum(), lift @ (weights @ points)
                 second = lift @ ((points * weights[:, None]).T @ points) @ lift.T
                 firsts[j] += first + total * shift

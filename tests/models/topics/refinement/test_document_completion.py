@@ -20,8 +20,8 @@ def step(document, topics, alpha, expected):
     for word in np.flatnonzero(document):
         plain = topics[:, word] * (expected + alpha)
         plain /= plain.sum()
-        share = topics[:, word] * np.maximum(expected + alpha - plain, alpha)
-        fresh += share * document[word] / share.sum()
+        fraction = topics[:, word] * np.maximum(expected + alpha - plain, alpha)
+        fresh += fraction * document[word] / fraction.sum()
     return fresh
 
 
@@ -120,8 +120,10 @@ def test_the_true_topics_predict_best(seed):
     planted = sample(seed, 400, 100, 5)
     noise = np.random.default_rng(seed).dirichlet(np.ones(100), 5)
     values = [
-        completion(planted.counts, (1 - share) * planted.topics + share * noise, 0.2).perplexity
-        for share in (0.0, 0.1, 0.3)
+        completion(
+            planted.counts, (1 - fraction) * planted.topics + fraction * noise, 0.2
+        ).perplexity
+        for fraction in (0.0, 0.1, 0.3)
     ]
     assert values == sorted(values)
 

@@ -50,18 +50,18 @@ def test_posteriors_and_steps_are_those_of_the_reference(k, dtype, tolerance):
     expected, _ = bayes(counts, topics.astype(float), weights)
     assert found.dtype == dtype
     np.testing.assert_allclose(found, expected, atol=tolerance)
-    climb = refined(
+    em_fit = refined(
         planted.counts, topics, weights, word_prior=0.2, max_iter=3, tol=-1, accelerate=False
     )
     reference = topics.astype(float)
     for number in range(3):
-        share, norm = bayes(counts, reference, weights)
-        assert climb.history[number] == pytest.approx(norm.sum() / counts.sum(), rel=tolerance)
-        weights = share.mean(axis=0)
-        words = share.T @ counts
+        fraction, norm = bayes(counts, reference, weights)
+        assert em_fit.history[number] == pytest.approx(norm.sum() / counts.sum(), rel=tolerance)
+        weights = fraction.mean(axis=0)
+        words = fraction.T @ counts
         reference = (words + 0.2) / (words + 0.2).sum(axis=1, keepdims=True)
-    np.testing.assert_allclose(climb.state.topics, reference, atol=tolerance)
-    np.testing.assert_allclose(climb.state.weights, weights, atol=tolerance)
+    np.testing.assert_allclose(em_fit.state.topics, reference, atol=tolerance)
+    np.testing.assert_allclose(em_fit.state.weights, weights, atol=tolerance)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -111,9 +111,9 @@ def test_statistics_are_left_alone_by_merges_and_packing_is_undone():
     again = family.unpack(family.pack(state), state)
     np.testing.assert_allclose(again.topics, state.topics, rtol=1e-12)
     logs = family.log_density(state, batch)
-    shares = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    fractions = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
     expected = topic_posteriors(planted.counts, planted.topics, np.ones(4))
-    np.testing.assert_allclose(shares, expected, atol=1e-10)
+    np.testing.assert_allclose(fractions, expected, atol=1e-10)
 
 
 def test_odd_documents():
@@ -129,7 +129,7 @@ def test_odd_documents():
 @pytest.mark.parametrize(
     "weights, message",
     [
-        ([1.0], "one share for each of the 2 topics"),
+        ([1.0], "one fraction for each of the 2 topics"),
         ([0.0, 0.0], "not all zero"),
         ([1.0, -1.0], "none negative"),
         ([1.0, np.nan], "finite"),

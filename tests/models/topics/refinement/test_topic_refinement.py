@@ -12,10 +12,10 @@ from latensor.models.topics.refinement import HeldOut, corpus, hold_out, refine_
 from latensor.models.topics.refinement.corpus import HeldOutKeys
 from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.refinement.folded import refine_by_folds
-from latensor.models.topics.refinement.in_place import passes as in_place
-from latensor.models.topics.refinement.in_place import shares as in_place_shares
-from latensor.models.topics.refinement.in_place._kernels import _MANY_WORDS
-from latensor.models.topics.refinement.word_counts import left_out_share
+from latensor.models.topics.refinement.word_by_word import fractions as in_place_fractions
+from latensor.models.topics.refinement.word_by_word import passes as in_place
+from latensor.models.topics.refinement.word_by_word._kernels import _MANY_WORDS
+from latensor.models.topics.refinement.word_counts import left_out_fraction
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Statistics
 from latensor.sources.documents import documents_in_memory
@@ -42,11 +42,11 @@ def reference_step(document, start, table, alpha, b, left_out):
     for word in np.flatnonzero(document):
         plain = table[word] / total * (start + alpha)
         plain /= plain.sum()
-        share = np.maximum(table[word] - left_out * plain, b) / total
-        share = share * np.maximum(start + alpha - plain, alpha)
-        share *= document[word] / share.sum()
-        counts[word] += share
-        topics += share
+        fraction = np.maximum(table[word] - left_out * plain, b) / total
+        fraction = fraction * np.maximum(start + alpha - plain, alpha)
+        fraction *= document[word] / fraction.sum()
+        counts[word] += fraction
+        topics += fraction
     return counts, topics
 
 
@@ -55,7 +55,7 @@ def reference_pass(counts, topics, sizes, alpha, b):
     k = len(topics)
     documents = counts.toarray()
     tokens = sizes.sum() - topics.size * b
-    left_out = left_out_share(tokens, topics.size)
+    left_out = left_out_fraction(tokens, topics.size)
     table, total = (topics * sizes[:, None]).T, np.zeros(topics.T.shape)
     for document in documents:
         fresh = last = np.full(k, document.sum() / k)
@@ -74,18 +74,18 @@ def reference_in_place(counts, topics, alpha, b, passes):
     order = np.argsort(Documents.of(counts, np.float64).keys(0), kind="stable")
     documents = counts.toarray()[order]
     tokens = documents.sum() / k
-    left_out = left_out_share(documents.sum(), topics.size)
+    left_out = left_out_fraction(documents.sum(), topics.size)
     start = (topics.T * tokens + b) / (tokens + b * n_words)
     mixtures = np.repeat(documents.sum(axis=1, keepdims=True) / k, k, axis=1)
-    shares = np.zeros((*documents.shape, k))
+    fractions = np.zeros((*documents.shape, k))
     for _ in range(in_place._FIRST_STEPS):
         for d, document in enumerate(documents):
-            rest = np.maximum(mixtures[d] - 2 * shares[d], 0) + alpha
-            shares[d] = start * rest
-            shares[d] /= shares[d].sum(axis=1, keepdims=True)
-            shares[d][document == 0] = 0
-            mixtures[d] = document @ shares[d]
-    table = np.einsum("dv,dvj->vj", documents, shares) + b
+            rest = np.maximum(mixtures[d] - 2 * fractions[d], 0) + alpha
+            fractions[d] = start * rest
+            fractions[d] /= fractions[d].sum(axis=1, keepdims=True)
+            fractions[d][document == 0] = 0
+            mixtures[d] = document @ fractions[d]
+    table = np.einsum("dv,dvj->vj", documents, fractions) + b
     for number in range(passes):
         speed = in_place._SPEED if number else 1.0
         for d, document in enumerate(documents):
@@ -95,13 +95,13 @@ def reference_in_place(counts, topics, alpha, b, passes):
             steps = [*words[:paired].reshape(-1, 2), *words[paired:, None]]
             for step in steps:
                 counted = document[step][:, None]
-                old = shares[d, step]
+                old = fractions[d, step]
                 new = np.maximum(table[step] - left_out * counted * old, b) / sums
                 new = new * (np.maximum(mixtures[d] - 2 * old, 0) + alpha)
                 new = np.maximum(old + speed * (new / new.sum(axis=1, keepdims=True) - old), 0)
                 table[step] += counted * (new - old)
                 mixtures[d] += (counted * (new - old)).sum(axis=0)
-                shares[d, step] = new
+                fractions[d, step] = new
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
     found = np.maximum(table.T - b, 0)
@@ -139,8 +139,8 @@ def test_passes_are_those_of_the_reference(many_words, k, passes, dtype, toleran
 @pytest.mark.parametrize("groups", [False, True])
 def test_every_token_is_on_some_topic(passes, groups, monkeypatch):
     if groups:
-        monkeypatch.setattr(in_place_shares, "_SMALLEST", 0)
-        monkeypatch.setattr(in_place_shares, "_LARGE", 0)
+        monkeypatch.setattr(in_place_fractions, "_SMALLEST", 0)
+        monkeypatch.setattr(in_place_fractions, "_LARGE", 0)
     planted = sample(3)
     found = refine_topics(planted.counts, perturbed(planted.topics, 0), passes=passes, rng=rng())
     lengths = planted.counts.sum(axis=1)

@@ -72,7 +72,7 @@ def expected_counts(
     one = table.dtype.type(1)
     total = np.empty(width, table.dtype)  # (c_j + a_j) / S_j
     lowest = np.empty(width, table.dtype)  # a_j / S_j
-    share = np.empty(width, table.dtype)
+    fraction = np.empty(width, table.dtype)
     fresh = np.empty(width, table.dtype)
     last_step = np.empty(width, table.dtype)
     for j in range(width):
@@ -103,21 +103,21 @@ def expected_counts(
                 norm = zero
                 for j in range(width):
                     plain = row[j] * total[j]
-                    share[j] = max(row[j] - own_word * plain, word_prior) * max(
+                    fraction[j] = max(row[j] - own_word * plain, word_prior) * max(
                         total[j] - own * inverse[j] * plain, lowest[j]
                     )
                 for j in range(width):
-                    norm += share[j]
+                    norm += fraction[j]
                 scale = counts[i] / norm
                 if final:
                     target = out[words[i]]
                     for j in range(width):
-                        x = share[j] * scale
+                        x = fraction[j] * scale
                         fresh[j] += x
                         target[j] += x * weight
                 else:
                     for j in range(width):
-                        fresh[j] += share[j] * scale
+                        fresh[j] += fraction[j] * scale
         for j in range(width):
             current[j] = fresh[j]
 
@@ -149,7 +149,7 @@ def fill_mixtures(
     zero = topics.dtype.type(0)
     one = topics.dtype.type(1)
     total = np.empty(width, topics.dtype)
-    share = np.empty(width, topics.dtype)
+    fraction = np.empty(width, topics.dtype)
     fresh = np.empty(width, topics.dtype)
     last_step = np.empty(width, topics.dtype)
     longest = 0
@@ -171,20 +171,20 @@ def fill_mixtures(
                 row = topics[words[i]]
                 norm = zero
                 for j in range(width):
-                    share[j] = row[j] * total[j]
+                    fraction[j] = row[j] * total[j]
                 for j in range(width):
-                    norm += share[j]
+                    norm += fraction[j]
                 if not norm > zero:  # a word that no topic has says nothing about the mixture
                     continue
                 own = one / norm
                 norm = zero
                 for j in range(width):
-                    share[j] = row[j] * max(total[j] - own * share[j], alpha[j])
+                    fraction[j] = row[j] * max(total[j] - own * fraction[j], alpha[j])
                 for j in range(width):
-                    norm += share[j]
+                    norm += fraction[j]
                 scale = counts[i] / norm
                 for j in range(width):
-                    fresh[j] += share[j] * scale
+                    fresh[j] += fraction[j] * scale
             moved = zero
             for j in range(width):
                 moved += abs(fresh[j] - current[j])
@@ -244,12 +244,12 @@ def single_topic_counts(
     counts: Any,
     weights: Any,
     log_topics: Any,
-    log_shares: Any,
+    log_fractions: Any,
     first: int,
     last: int,
     posteriors: Any,
     out: Any,
-    out_shares: Any,
+    out_fractions: Any,
     wanted: bool,
 ) -> float:
     """Which one topic each of documents first..last-1 is on, and the counts of words that follow.
@@ -258,8 +258,8 @@ def single_topic_counts(
     ----------
     weights : (n,) how many times each document counts in the sums
     log_topics : (V, w) logarithms of probabilities, zero beyond the k topics
-    log_shares : (k,) logarithms of the topics' shares of the documents
-    posteriors : (n, k), overwritten; out : (V, w) and out_shares : (k,), added to
+    log_fractions : (k,) logarithms of the topics' fractions of the documents
+    posteriors : (n, k), overwritten; out : (V, w) and out_fractions : (k,), added to
     wanted : bool, whether `out` is
 
     Returns
@@ -267,13 +267,13 @@ def single_topic_counts(
     the weighted log-likelihood of the documents
     """
     width = log_topics.shape[1]
-    n_topics = log_shares.shape[0]
+    n_topics = log_fractions.shape[0]
     likelihood = 0.0
     logs = np.empty(width, np.float64)
-    share = np.zeros(width, out.dtype)
+    fraction = np.zeros(width, out.dtype)
     for d in range(first, last):
         for j in range(n_topics):
-            logs[j] = log_shares[j]
+            logs[j] = log_fractions[j]
         for j in range(n_topics, width):
             logs[j] = 0.0
         for i in range(starts[d], starts[d + 1]):
@@ -293,15 +293,15 @@ def single_topic_counts(
         for j in range(n_topics):
             x = logs[j] / norm
             posteriors[d, j] = x
-            share[j] = x * weights[d]
-            out_shares[j] += x * weights[d]
+            fraction[j] = x * weights[d]
+            out_fractions[j] += x * weights[d]
         if not wanted:
             continue
         for i in range(starts[d], starts[d + 1]):
             target = out[words[i]]
             count = counts[i]
             for j in range(width):
-                target[j] += count * share[j]
+                target[j] += count * fraction[j]
     return likelihood
 
 
@@ -341,7 +341,7 @@ def draw_halves(starts: Any, words: Any, counts: Any, keys: Any, out: Any) -> No
         for i in range(starts[d], starts[d + 1]):
             count, drawn = np.int64(counts[i]), np.int64(0)
             if count > 65536:
-                # Chance would move the share of so many tokens by less than one per cent.
+                # Chance would move the fraction of so many tokens by less than one per cent.
                 drawn = max(np.int64(count * (wanted / left)), wanted - (left - count))
                 wanted -= drawn
                 left -= count

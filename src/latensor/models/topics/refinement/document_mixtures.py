@@ -30,7 +30,7 @@ def topic_mixtures(
     """Expected mixtures of topics of documents, for known topics and prior (monograph 4.2.3).
 
     With p_j(v) the topics and c_j the expected number of a document's tokens on topic j, every
-    token is given to the topics by g ~ p_j(v) (c_j - g^_j + alpha_j), where g^ is the share that
+    token is given to the topics by g ~ p_j(v) (c_j - g^_j + alpha_j), where g^ is the fraction that
     the token itself has in c, until c no longer changes; the mixture is (c + alpha) / (m + sum
     alpha) for m tokens. Leaving the token out keeps a word from vouching for itself: on held-out
     halves of news texts it predicts a few tenths of a per cent better than the plain step.
@@ -43,7 +43,7 @@ def topic_mixtures(
     topics : (k, V) rows of probabilities; their dtype, float32 or float64, is that of the result
     alpha : prior of the mixtures, one number or (k,)
     max_iter : int, steps for a document
-    tol : float, a document is done when a step moves less than this share of its tokens
+    tol : float, a document is done when a step moves less than this fraction of its tokens
     n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
 
     Returns
@@ -79,7 +79,7 @@ def expected_topic_counts(
 
     max_iter = check_positive_int(max_iter, "max_iter")
     if not 0 <= tol < 1:
-        raise InvalidInputError(f"tol={tol!r} must be a share of a document's tokens, in [0, 1)")
+        raise InvalidInputError(f"tol={tol!r} must be a fraction of a document's tokens, in [0, 1)")
     alpha = padded(prior, table.dtype, table.shape[1])
     if expected is None:
         expected = even_mixtures(documents, len(prior), table.shape[1])
@@ -103,7 +103,7 @@ def expected_topic_counts(
 
 
 def even_mixtures(documents: Documents, n_topics: int, width: int) -> Any:
-    """(n, w) expected counts that give every topic the same share of each document."""
+    """(n, w) expected counts that give every topic the same fraction of each document."""
     expected = np.zeros((len(documents), width), documents.counts.dtype)
     expected[:, :n_topics] = (documents.lengths / n_topics)[:, None]
     return expected

@@ -17,7 +17,7 @@ from latensor.models.topics.refinement.documents import (
     read_topics,
 )
 
-# A step that moves less than this share of a half document changes its score by less than 1e-4.
+# A step that moves less than this fraction of a half document changes its score by less than 1e-4.
 _MAX_ITER = 100
 _TOLERANCE = 1e-3
 # Steps for the mixtures of a held-out slice: far from converged costs nothing in comparing passes.

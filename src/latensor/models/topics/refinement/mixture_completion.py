@@ -24,7 +24,7 @@ def mixture_completion(
     ----------
     counts : (n, V) SciPy sparse counts
     topics : (k, V) rows of probabilities
-    weights : (k,) shares of the topics
+    weights : (k,) fractions of the topics
     seed : int, chooses the halves
     n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
     """

@@ -28,40 +28,41 @@ def topic_posteriors(
     ----------
     counts : (n, V) SciPy sparse, counts of words
     topics : (k, V) rows of probabilities; their dtype is that of the result
-    weights : (k,) shares of the topics
+    weights : (k,) fractions of the topics
     n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
 
     Returns
     -------
-    (n, k) rows of probabilities; the shares for empty documents
+    (n, k) rows of probabilities; the fractions for empty documents
     """
     array = read_topics(topics)
-    shares = read_shares(weights, len(array))
+    fractions = read_fractions(weights, len(array))
     documents = read_documents(counts, array.shape[1], array.dtype)
-    table, log_shares = padded(logarithms(array).T, np.float64), logarithms(shares)
+    table, log_fractions = padded(logarithms(array).T, np.float64), logarithms(fractions)
     posteriors = np.empty((len(documents), len(array)), array.dtype)
 
     def find(first: int, last: int) -> None:
         # Which words follow is not asked for: one row that nobody reads takes them.
-        _fill(documents, table, log_shares, first, last, posteriors, None, np.zeros(len(array)))
+        _fill(documents, table, log_fractions, first, last, posteriors, None, np.zeros(len(array)))
 
     with Workers(n_threads) as workers:
         workers.run(find, documents.parts())
     return posteriors
 
 
-def read_shares(weights: object, n_topics: int) -> Array:
-    """(k,) float64 shares of the topics, scaled to sum 1; refused unless they can be."""
-    shares = np.asarray(weights, dtype=np.float64)
-    if shares.shape != (n_topics,):
+def read_fractions(weights: object, n_topics: int) -> Array:
+    """(k,) float64 fractions of the topics, scaled to sum 1; refused unless they can be."""
+    fractions = np.asarray(weights, dtype=np.float64)
+    if fractions.shape != (n_topics,):
         raise InvalidInputError(
-            f"weights has shape {shares.shape}: give one share for each of the {n_topics} topics"
+            f"weights has shape {fractions.shape}: give one fraction for each "
+            f"of the {n_topics} topics"
         )
-    if not np.isfinite(shares).all() or (shares < 0).any() or not shares.sum() > 0:
+    if not np.isfinite(fractions).all() or (fractions < 0).any() or not fractions.sum() > 0:
         raise InvalidInputError(
-            f"weights={weights!r} must be finite shares, none negative and not all zero"
+            f"weights={weights!r} must be finite fractions, none negative and not all zero"
         )
-    return shares / shares.sum()
+    return fractions / fractions.sum()
 
 
 def logarithms(values: Array) -> Array:
@@ -70,31 +71,33 @@ def logarithms(values: Array) -> Array:
 
 
 def add_single_topics(
-    documents: Documents, table: Array, log_shares: Array, out: Array, out_shares: Array
+    documents: Documents, table: Array, log_fractions: Array, out: Array, out_fractions: Array
 ) -> tuple[Array, float]:
-    """Add what documents put on topics to counts `out` (V, w) and documents `out_shares` (k,).
+    """Add what documents put on topics to counts `out` (V, w) and documents `out_fractions` (k,).
 
     Returns their posteriors (n, k) and their weighted log-likelihood.
 
     Parameters
     ----------
     table : (V, w) float64, logarithms of the topics, zero beyond them
-    log_shares : (k,)
+    log_fractions : (k,)
     """
-    posteriors = np.empty((len(documents), len(log_shares)))
-    value = _fill(documents, table, log_shares, 0, len(documents), posteriors, out, out_shares)
+    posteriors = np.empty((len(documents), len(log_fractions)))
+    value = _fill(
+        documents, table, log_fractions, 0, len(documents), posteriors, out, out_fractions
+    )
     return posteriors, value
 
 
 def _fill(
     documents: Documents,
     table: Array,
-    log_shares: Array,
+    log_fractions: Array,
     first: int,
     last: int,
     posteriors: Array,
     out: Array | None,
-    out_shares: Array,
+    out_fractions: Array,
 ) -> float:
     from latensor.models.topics.refinement._kernels import single_topic_counts
 
@@ -105,12 +108,12 @@ def _fill(
         documents.counts,
         documents.weights,
         table,
-        log_shares,
+        log_fractions,
         first,
         last,
         posteriors,
         out if wanted else np.zeros((1, table.shape[1])),
-        out_shares,
+        out_fractions,
         wanted,
     )
     return value

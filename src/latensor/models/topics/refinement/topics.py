@@ -18,7 +18,7 @@ from latensor.arrays import Array, check_positive_int
 from latensor.models.topics.refinement.corpus import HeldOut, hold_out, read_corpus
 from latensor.models.topics.refinement.documents import Workers, read_prior, read_topics
 from latensor.models.topics.refinement.held_out import HeldOutSlice
-from latensor.models.topics.refinement.in_place import InPlacePasses
+from latensor.models.topics.refinement.word_by_word import WordByWordPasses
 
 # Passes end when the perplexity of the held-out slice is for two passes this much above its lowest.
 _RISE = 4e-3
@@ -110,22 +110,22 @@ def refine_topics(
         choice = hold_out(counts, seed) if held_out is None else held_out
     corpus = read_corpus(counts, start, document_weights, choice)
     with Workers(n_threads) as workers:
-        run = InPlacePasses(corpus, start, prior, float(word_prior), workers)
+        run = WordByWordPasses(corpus, start, prior, float(word_prior), workers)
         judge = HeldOutSlice(corpus.held_out, prior, seed) if choice.limit else None
         # Where every document held out has weight zero, none of them can judge.
         judge = judge if judge is not None and judge.n_tokens > 0 else None
         if judge is None:
             wanted = _PASSES_WITHOUT_A_SLICE if passes == "auto" else int(passes)
             history: list[float] = []
-            n_passes, settled, status = _fixed(run, wanted, callback)
+            n_passes, converged, status = _fixed(run, wanted, callback)
         else:
-            history, n_passes, settled, status = _until_no_gain(run, judge, workers, callback)
+            history, n_passes, converged, status = _until_no_gain(run, judge, workers, callback)
 
         def tell(number: int) -> bool:
             return callback is not None and bool(callback(TopicProgress(number, float("nan"))))
 
         first = run.probabilities()
-        document_topics, more = run.finish(n_passes, settled=settled, tell=tell)
+        document_topics, more = run.finish(n_passes, converged=converged, tell=tell)
         k = len(start)
         found = run.probabilities() if n_passes else first
         return RefinedTopics(
@@ -138,8 +138,8 @@ def refine_topics(
         )
 
 
-def _fixed(run: InPlacePasses, passes: int, callback: Callback | None) -> tuple[int, bool, str]:
-    """Make so many passes, unless the callback ends them: how many, settled or not, and why."""
+def _fixed(run: WordByWordPasses, passes: int, callback: Callback | None) -> tuple[int, bool, str]:
+    """Make so many passes, unless the callback ends them: how many, converged or not, and why."""
     for number in range(1, passes + 1):
         run.advance()
         if callback is not None and callback(TopicProgress(number, float("nan"))):
@@ -148,7 +148,7 @@ def _fixed(run: InPlacePasses, passes: int, callback: Callback | None) -> tuple[
 
 
 def _until_no_gain(
-    run: InPlacePasses, judge: HeldOutSlice, workers: Workers, callback: Callback | None
+    run: WordByWordPasses, judge: HeldOutSlice, workers: Workers, callback: Callback | None
 ) -> tuple[list[float], int, bool, str]:
     """Make passes until the held-out slice gains no more, and go back to the best of them.
 
@@ -157,23 +157,23 @@ def _until_no_gain(
     """
     history = [judge.perplexity(run.probabilities(), workers)]
     best, kept = 0, run.keep()
-    settled, status = True, f"{run.most_passes} passes made, and held-out documents still gained"
+    converged, status = True, f"{run.most_passes} passes made, and held-out documents still gained"
     for number in range(1, run.most_passes + 1):
         run.advance()
         history.append(judge.perplexity(run.probabilities(), workers))
         if history[number] < history[best]:
             best, kept = number, run.keep()
         if callback is not None and callback(TopicProgress(number, history[number])):
-            settled, status = False, f"stopped by the callback after {number} passes"
+            converged, status = False, f"stopped by the callback after {number} passes"
             break
         if min(history[-2:]) > (1.0 + _RISE) * history[best]:
-            settled = False
+            converged = False
             status = f"held-out documents were predicted best after pass {best} of {number}"
             break
         if run.is_still:
             status = f"nothing moved after pass {number}"
             break
-    if not (settled and best > 0):
+    if not (converged and best > 0):
         run.restore(kept)
         return history, best, False, status
     return history, len(history) - 1, True, status

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 
-def left_out_share(n_tokens: float, n_counts: int) -> float:
-    """The part of its own share that a word's count is judged without, min(1, 2/3 V k / tokens).
+def left_out_fraction(n_tokens: float, n_counts: int) -> float:
+    """The part of its own fraction that a word's count is judged without, min(1, 2/3 V k / tokens).
 
     Where a count holds hardly a token, all of it, as in collapsed variational Bayes; where it
     holds many, little. Validation documents of AP (0.5 tokens a count) lose 5 % without, those of

@@ -17,11 +17,11 @@ from latensor.arrays._kernels import compiled
 # as long as loops that sum store nothing. Otherwise the compiler makes two versions, and chooses by
 # how near to each other short arrays happen to lie: bits would change from run to run.
 _VECTOR = {"reassoc", "contract", "nsz", "arcp", "nnan"}
-# How often a word's own share is taken out of the mixture that it is judged by. Once removes the
+# How often a word's own fraction is taken out of the mixture that it is judged by. Once removes the
 # word itself; the words beside it have leaned towards it too, and in a short document that is much.
 # Twice lowers the perplexity of validation documents by 6 % on titles, 0.2 % on BBC and not at all
 # on AP and Reuters, and brings planted topics a tenth nearer to the truth; three times is worse.
-OWN_SHARES = 2.0
+OWN_FRACTIONS = 2.0
 # Work arrays are at least so long: the compiler's checks for overlap take shorter ones that lie
 # near to each other for overlapping, and where they lie differs from run to run.
 _ROOM = 64
@@ -31,7 +31,7 @@ _MANY_WORDS = 16
 
 
 @compiled(_VECTOR)
-def first_shares(
+def first_fractions(
     starts: Any,
     words: Any,
     counts: Any,
@@ -41,7 +41,7 @@ def first_shares(
     first: int,
     last: int,
     mixtures: Any,
-    shares: Any,
+    fractions: Any,
 ) -> None:
     """Which topics every word of documents first..last-1 is on, under given topics.
 
@@ -52,12 +52,12 @@ def first_shares(
     ----------
     topics : (V, w) positive probabilities of words, zero beyond the topics, as `alpha` (w,)
     mixtures : (n, w) c, where the documents start from; overwritten
-    shares : (nnz, w) g, finite; overwritten
+    fractions : (nnz, w) g, finite; overwritten
     """
     width = topics.shape[1]
     zero = topics.dtype.type(0)
     one = topics.dtype.type(1)
-    own = topics.dtype.type(OWN_SHARES)
+    own = topics.dtype.type(OWN_FRACTIONS)
     total = np.empty(width, topics.dtype)  # c_j + a_j
     fresh = np.empty(width, topics.dtype)
     weighed = np.empty(width, topics.dtype)
@@ -65,37 +65,37 @@ def first_shares(
         for j in range(width):
             fresh[j] = mixtures[d, j]
         for step in range(steps):
-            # No share is known before the first step.
+            # No fraction is known before the first step.
             left_out = own if step > 0 else zero
             for j in range(width):
                 total[j] = fresh[j] + alpha[j]
                 fresh[j] = zero
             for i in range(starts[d], starts[d + 1]):
                 row = topics[words[i]]
-                share = shares[i]
+                fraction = fractions[i]
                 norm = zero
                 for j in range(width):
-                    weighed[j] = row[j] * max(total[j] - left_out * share[j], alpha[j])
+                    weighed[j] = row[j] * max(total[j] - left_out * fraction[j], alpha[j])
                 for j in range(width):
                     norm += weighed[j]
                 scale = one / norm
                 count = counts[i]
                 for j in range(width):
                     x = weighed[j] * scale
-                    share[j] = x
+                    fraction[j] = x
                     fresh[j] += count * x
         for j in range(width):
             mixtures[d, j] = fresh[j]
 
 
 @compiled(_VECTOR)
-def add_shares(
+def add_fractions(
     edges: Any,
     group: int,
     words: Any,
     counts: Any,
     weights: Any,
-    shares: Any,
+    fractions: Any,
     first: int,
     last: int,
     table: Any,
@@ -107,13 +107,13 @@ def add_shares(
         for i in range(edges[d, group], edges[d, group + 1]):
             amount = counts[i] * weight
             row = table[words[i]]
-            share = shares[i]
+            fraction = fractions[i]
             for j in range(width):
-                row[j] += amount * share[j]
+                row[j] += amount * fraction[j]
 
 
 @compiled(_VECTOR)
-def renew_shares(
+def renew_fractions(
     edges: Any,
     group: int,
     words: Any,
@@ -128,13 +128,13 @@ def renew_shares(
     last: int,
     table: Any,
     mixtures: Any,
-    shares: Any,
+    fractions: Any,
     changes: Any,
 ) -> float:
     """Decide anew which topics words of one group are on in documents first..last-1.
 
     With N the table (the prior b added), S its column sums, n the occurrences of the word in the
-    document and g its share so far, the new one is
+    document and g its fraction so far, the new one is
     g' ~ max(N_vj - left_out n g_j, b) / S_j (max(c_j - 2 g_j, 0) + a_j),
     and g + speed (g' - g), cut at zero, takes the place of g, in N and c too before the next words
     are looked at. What the cut adds to the sum of g the next step takes away again.
@@ -148,7 +148,7 @@ def renew_shares(
     edges : (n, q + 1) where the words of each group begin in each document
     weights : (n,) how many times each document counts
     sums : (w,) S when the pass began, one beyond the topics
-    table : (V, w), mixtures : (n, w) c, shares : (nnz, w) g; all renewed
+    table : (V, w), mixtures : (n, w) c, fractions : (nnz, w) g; all renewed
     changes : (w,) float64, by how much S has changed; overwritten
 
     Returns
@@ -158,7 +158,7 @@ def renew_shares(
     width = table.shape[1]
     zero = table.dtype.type(0)
     one = table.dtype.type(1)
-    own = table.dtype.type(OWN_SHARES)
+    own = table.dtype.type(OWN_FRACTIONS)
     stay = one - speed
     room = max(width, _ROOM)
     fresh = np.empty(room, table.dtype)
@@ -184,12 +184,12 @@ def renew_shares(
         # for itself.
         paired = end - (end - begin) % 2 if end - begin >= _MANY_WORDS else begin
         for i in range(begin, paired, 2):
-            row, share, count = table[words[i]], shares[i], counts[i]
-            row2, share2, count2 = table[words[i + 1]], shares[i + 1], counts[i + 1]
+            row, fraction, count = table[words[i]], fractions[i], counts[i]
+            row2, share2, count2 = table[words[i + 1]], fractions[i + 1], counts[i + 1]
             left, left2 = left_out * count, left_out * count2
             for j in range(width):
                 now, scale, least = current[j], inverse[j], alpha[j]
-                g = share[j]
+                g = fraction[j]
                 x = max(row[j] - left * g, word_prior) * scale
                 fresh[j] = x * max(now - own * g, least)
                 g = share2[j]
@@ -202,9 +202,9 @@ def renew_shares(
             part, part2 = speed / norm, speed / norm2
             amount, amount2 = count * weight, count2 * weight
             for j in range(width):
-                g = share[j]
+                g = fraction[j]
                 x = max(stay * g + part * fresh[j], zero)
-                share[j] = x
+                fraction[j] = x
                 x -= g
                 row[j] += amount * x
                 g = share2[j]
@@ -214,10 +214,10 @@ def renew_shares(
                 row2[j] += amount2 * y
                 current[j] += count * x + count2 * y
         for i in range(paired, end):
-            row, share, count = table[words[i]], shares[i], counts[i]
+            row, fraction, count = table[words[i]], fractions[i], counts[i]
             left = left_out * count
             for j in range(width):
-                g = share[j]
+                g = fraction[j]
                 x = max(row[j] - left * g, word_prior) * inverse[j]
                 fresh[j] = x * max(current[j] - own * g, alpha[j])
             norm = zero
@@ -225,9 +225,9 @@ def renew_shares(
                 norm += fresh[j]
             part, amount = speed / norm, count * weight
             for j in range(width):
-                g = share[j]
+                g = fraction[j]
                 x = max(stay * g + part * fresh[j], zero)
-                share[j] = x
+                fraction[j] = x
                 x -= g
                 row[j] += amount * x
                 current[j] += count * x

@@ -190,7 +190,7 @@ def expected_counts(
     origin = last - span * lanes
     message = np.zeros((k, lanes))
     later = np.ones((k, lanes))
-    share = np.empty((k, lanes))
+    fraction = np.empty((k, lanes))
     norm = np.empty(lanes)
     lift = np.empty(lanes)
     place = np.empty(lanes, dtype=np.int64)
@@ -257,9 +257,9 @@ def expected_counts(
                 begin[i] = later[i, 0] * lift[0]
         for i in range(k):
             for lane in range(lanes):
-                share[i, lane] = filtered[s, i, lane] * norm[lane]
+                fraction[i, lane] = filtered[s, i, lane] * norm[lane]
             for lane in range(lanes):
-                value = share[i, lane] * later[i, lane]
+                value = fraction[i, lane] * later[i, lane]
                 filtered[s, i, lane] = value
                 sums[i, lane] += value
         if impossible:
@@ -271,7 +271,7 @@ def expected_counts(
         for i in range(k):
             for j in range(k):
                 for lane in range(lanes):
-                    counts[i, j, lane] += share[i, lane] * message[j, lane]
+                    counts[i, j, lane] += fraction[i, lane] * message[j, lane]
         for lane in range(lanes):
             t = origin + lane * span + s
             if t >= first and is_start[t]:

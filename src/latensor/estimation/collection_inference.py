@@ -54,7 +54,7 @@ def _is_list_of_dask(X: Any) -> bool:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class UnitInference:
     """What a method of a fitted model says about pieces of partitions; a picklable value.
 
     Attributes
@@ -101,10 +101,10 @@ class Answers:
 
 
 @dataclass(frozen=True, eq=False)
-class PartitionedAnswers:
+class PartitionedInference:
     """The answers for partitions that are read here: one array for each, worked out as needed."""
 
-    answers: Answers
+    answers: UnitInference
     shards: tuple[Shard, ...]
 
     def __len__(self) -> int:
@@ -120,9 +120,9 @@ def collection_of_answers(model: Any, method: str, X: Any, *arguments: Any, **op
     if options or len(arguments) > 1 or any(value is not None for value in rest):
         raise InvalidInputError(f"{method} of a collection takes nothing but the collection")
     kind = model._model().kind
-    answers = Answers(_without_stream(model), method, kind, given.layout)
+    answers = UnitInference(_without_stream(model), method, kind, given.layout)
     if given.engine == "local":
-        return PartitionedAnswers(answers, given.shards(kind))
+        return PartitionedInference(answers, given.shards(kind))
     head = next((h for h in given.heads(kind, 8)), None)
     if head is None:
         raise InvalidInputError("X holds no sample: give at least one")

@@ -1,4 +1,4 @@
-"""Passes that renew the topics of one word, or two, after the other, where all shares fit."""
+"""Passes that renew the topics of one word, or two, after the other, where all fractions fit."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ import numpy as np
 
 from latensor.models.topics.refinement.corpus import Corpus
 from latensor.models.topics.refinement.documents import Workers, padded
-from latensor.models.topics.refinement.in_place.shares import (
-    WordShares,
+from latensor.models.topics.refinement.word_by_word.fractions import (
+    WordFractions,
     ascending,
     distinct,
     table_width,
 )
-from latensor.models.topics.refinement.word_counts import left_out_share
+from latensor.models.topics.refinement.word_counts import left_out_fraction
 
 # Told the number of a pass; True to stop.
 Tell = Callable[[int], bool]
 
 _MOST_BYTES = 2**30
-# Steps beyond the new shares, from the second pass on: 1.4 times the way needs half the passes of
-# the plain way, with 1.8 short documents swing to and fro.
+# Steps beyond the new fractions, from the second pass on: 1.4 times the way needs half the passes
+# of the plain way, with 1.8 short documents swing to and fro.
 _SPEED = 1.4
 # A document's mixture starts even: the second step sees what the first has found.
 _FIRST_STEPS = 2
@@ -38,12 +38,12 @@ _WINDOW = 5
 _PASSES_WITH_ALL = 60
 
 
-def shares_fit(n_nonzeros: int, n_topics: int, dtype: Any) -> bool:
-    """Whether the shares of all words of all documents may be kept."""
+def fractions_fit(n_nonzeros: int, n_topics: int, dtype: Any) -> bool:
+    """Whether the fractions of all words of all documents may be kept."""
     return n_nonzeros * table_width(n_topics) * int(dtype.itemsize) <= _MOST_BYTES
 
 
-class InPlacePasses:
+class WordByWordPasses:
     """Passes that let every decision on a word count before the next is made.
 
     Collapsed variational Bayes of order zero from a start by moments, with steps that go ahead.
@@ -80,11 +80,11 @@ class InPlacePasses:
         self._n_training, self._n_counted = (int((late <= m).sum()) for m in (0, 1))
         self._n_documents, self._n_tokens = len(documents), max(corpus.n_tokens, 1.0)
         k = len(topics)
-        self._shares = WordShares(
+        self._fractions = WordFractions(
             documents,
             document_prior,
             word_prior,
-            left_out_share(corpus.n_tokens, int(topics.size)),
+            left_out_fraction(corpus.n_tokens, int(topics.size)),
             workers,
             self._n_counted,
         )
@@ -99,27 +99,27 @@ class InPlacePasses:
         """The topics at the start, as if each had an equal part of the tokens, with the prior."""
         k, n_words = self._topics.shape
         tokens, prior = self._n_tokens / k, self._word_prior
-        start = padded(self._topics.T, self._topics.dtype, self._shares.width)
+        start = padded(self._topics.T, self._topics.dtype, self._fractions.width)
         start[:, :k] = (start[:, :k] * tokens + prior) / (tokens + prior * n_words)
         return start
 
     @property
     def latest(self) -> Any:
         """(V, w) expected counts of words on topics."""
-        counts = self._shares.table.copy()
-        k = self._shares.n_topics
+        counts = self._fractions.table.copy()
+        k = self._fractions.n_topics
         counts[:, :k] = np.maximum(counts[:, :k] - counts.dtype.type(self._word_prior), 0)
         return counts
 
     def probabilities(self) -> Any:
         """(V, w) the topics, zero beyond them."""
-        return self._shares.probabilities() if self._start is None else self._start
+        return self._fractions.probabilities() if self._start is None else self._start
 
     def keep(self) -> Any:
         """What `restore` needs to come back to the topics as they are; what was kept is lost."""
         if self._start is not None:
             return None
-        state = (self._shares.table, self._shares.mixtures)
+        state = (self._fractions.table, self._fractions.mixtures)
         if self._kept is None:
             self._kept = tuple(np.empty_like(array) for array in state)
         for kept, array in zip(self._kept, state, strict=True):
@@ -131,27 +131,27 @@ class InPlacePasses:
         if kept is None:
             self._start = self._smoothed()
         else:
-            self._shares.table[...], self._shares.mixtures[...] = kept
+            self._fractions.table[...], self._fractions.mixtures[...] = kept
 
     def advance(self) -> None:
         """Make one pass over the documents that are trained on."""
         if self._start is not None:
-            self._shares.begin(self._start, _FIRST_STEPS, 0, self._n_training)
+            self._fractions.begin(self._start, _FIRST_STEPS, 0, self._n_training)
             self._start = None
         speed = _SPEED if self._moved else 1.0
-        self._moved.append(self._shares.renew(speed, self._n_training))
+        self._moved.append(self._fractions.renew(speed, self._n_training))
         self.is_still = self._moved[-1] <= self._still * self._n_tokens
 
-    def finish(self, n_passes: int, *, settled: bool, tell: Tell) -> tuple[Any, int]:
+    def finish(self, n_passes: int, *, converged: bool, tell: Tell) -> tuple[Any, int]:
         """Give the held-out documents back; (n, k) expected topic counts, and passes made here."""
-        shares, n = self._shares, self._n_documents
+        fractions, n = self._fractions, self._n_documents
         topics, begun = self.probabilities(), self._n_training
         if n_passes == 0:
-            shares.forget()
+            fractions.forget()
             begun = 0
-        shares.begin(topics, _STEPS_FROM_NOTHING, begun, n)
+        fractions.begin(topics, _STEPS_FROM_NOTHING, begun, n)
         made = 0
-        if n_passes and settled and self._n_training < self._n_counted:
+        if n_passes and converged and self._n_training < self._n_counted:
             self._n_training, self.is_still = self._n_counted, False
             while made < _PASSES_WITH_ALL:
                 self.advance()
@@ -160,6 +160,6 @@ class InPlacePasses:
                 over = self.is_still or (made > _WINDOW and not calmed)
                 if tell(n_passes + made) or (made > 1 and over):
                     break
-        shares.balance()
-        k = shares.n_topics
-        return np.ascontiguousarray(shares.mixtures[self._place, :k]), made
+        fractions.balance()
+        k = fractions.n_topics
+        return np.ascontiguousarray(fractions.mixtures[self._place, :k]), made

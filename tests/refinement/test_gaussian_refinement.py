@@ -47,7 +47,7 @@ def expect(points, family, state):
     return Statistics(family, state, True).update(points)
 
 
-def climb(points, family, state, **settings):
+def em_fit(points, family, state, **settings):
     return em(lambda start: start.update(points), family, state, prepared=True, **settings)
 
 
@@ -112,7 +112,7 @@ def test_the_likelihood_never_falls(kind, accelerate):
     family, state = family_and_state(kind, samples, means + 1.0)
     design = family.prepare(batch(samples))
     values = [
-        climb(design, family, state, max_iter=n, accelerate=accelerate).log_likelihood
+        em_fit(design, family, state, max_iter=n, accelerate=accelerate).log_likelihood
         for n in range(1, 40, 3)
     ]
     assert (np.diff(values) > -1e-10).all()
@@ -122,8 +122,8 @@ def test_extrapolation_needs_fewer_passes_for_the_same_optimum():
     samples, means, _ = example(seed=3, n=2000, spread=1.2)
     family, state = family_and_state("differing", samples, means)
     design = family.prepare(batch(samples))
-    plain = climb(design, family, state, max_iter=5000, tol=1e-10, accelerate=False)
-    fast = climb(design, family, state, max_iter=5000, tol=1e-10)
+    plain = em_fit(design, family, state, max_iter=5000, tol=1e-10, accelerate=False)
+    fast = em_fit(design, family, state, max_iter=5000, tol=1e-10)
     assert fast.log_likelihood > plain.log_likelihood - 1e-5
     assert fast.n_iter < plain.n_iter / 2
 
@@ -154,9 +154,9 @@ def test_split_and_merge_repairs_a_wrong_optimum(seed):
     wrong[1] = means[2] + 0.5
     family, state = family_and_state("differing", samples, wrong)
     design = family.prepare(batch(samples))
-    stuck = climb(design, family, state, max_iter=100)
+    stuck = em_fit(design, family, state, max_iter=100)
     _, right_state = family_and_state("differing", samples, means)
-    right = climb(design, family, right_state, max_iter=100)
+    right = em_fit(design, family, right_state, max_iter=100)
     repaired, value, n_moves = split_and_merge(family, design, stuck.state)
     assert value > right.log_likelihood - 1e-3
     assert n_moves >= 1 or stuck.log_likelihood > right.log_likelihood - 1e-3
@@ -168,7 +168,7 @@ def test_the_search_finds_separated_clusters_without_moments(kind):
     samples, means, _ = example(7, n=1500, k=6, d=2, spread=15.0)
     family, state = family_and_state(kind, samples, means)
     design = family.prepare(batch(samples))
-    oracle = climb(design, family, state, max_iter=100).log_likelihood
+    oracle = em_fit(design, family, state, max_iter=100).log_likelihood
     coordinates = Coordinates.of(family, batch(samples), design)
     starts = starts_of(family, coordinates, 6, np.random.default_rng(0), {}, few=True)
     found = search(family, design, starts)

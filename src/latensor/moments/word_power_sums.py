@@ -18,7 +18,7 @@ from latensor.value_files import storable
 
 
 @dataclass(frozen=True)
-class WordPowers(WordPairs):
+class WordPowerMoments(WordPairs):
     """First two word moments along a basis, and `powers` (r, r), E3(q_i, q_j, q_j)."""
 
     powers: Any
@@ -53,8 +53,8 @@ class WordPowerSums(WordTripleSums):
         with one_blas_thread():
             return 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
 
-    def _moment(self, halves: tuple[int, ...], products: Any) -> WordPowers:
-        return WordPowers(**self._fields(halves), powers=products)
+    def _moment(self, halves: tuple[int, ...], products: Any) -> WordPowerMoments:
+        return WordPowerMoments(**self._fields(halves), powers=products)
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,9 +17,9 @@ _ROUNDS = 10
 _BLOCK = 16_384
 
 
-@storable
+@storable(name="Cells")
 @dataclass(frozen=True, eq=False)
-class Cells:
+class Quantization:
     """Standardized points and the cells that they fall into: how points are counted.
 
     A point that was not, or not wholly, observed is taken for what was seen last.
@@ -72,7 +72,7 @@ class Cells:
         weights: Any = None,
         products: bool = False,
     ) -> Self:
-        """Cells of points (n, p) that stand for many of a known center and deviation (p,).
+        """Cells of points (n, p) that stand for many of a known center and standard deviation (p,).
 
         Quantiles on a line, k-means centres otherwise.
 
@@ -84,7 +84,7 @@ class Cells:
         same_scale : bool, whether all coordinates are divided by the same number
         rng : chooses the points that centres are found on
         weights : (n,) how often every point counts, or None
-        products : bool, of `Cells`
+        products : bool, of `Quantization`
         """
         if len(points) > POINTS:
             rows = np.sort(rng.choice(len(points), POINTS, replace=False))

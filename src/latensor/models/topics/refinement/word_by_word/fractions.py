@@ -15,12 +15,12 @@ _WORDS_A_VISIT = 16
 _SMALLEST = 80_000
 _LARGE = 2_000_000
 # Rows are padded to whole vectors only: at k = 20 and 50 passes take a tenth less time than with
-# whole lines of the cache, and the shares a fourth and an eighth less memory.
+# whole lines of the cache, and the fractions a fourth and an eighth less memory.
 _LANES = 8
 
 
-class WordShares:
-    """Shares g (nnz, w) of words on topics, and the counts N (V, w) and c (n, w) that they add to.
+class WordFractions:
+    """Fractions g (nnz, w) of words on topics, and their sums N (V, w) by word and c (n, w).
 
     Documents fall into q groups of consecutive ones, words into q ranges. Round s of a pass gives
     the words of range (p + s) mod q in the documents of group p to one task for each p: no two
@@ -33,7 +33,7 @@ class WordShares:
     documents : Documents, the words of each ascending
     document_prior : (k,) a
     word_prior : float, b
-    left_out : float, the part of its own share that a word's count is judged without
+    left_out : float, the part of its own fraction that a word's count is judged without
     workers : Workers
     n_counted : int, documents from here on have no weight
     """
@@ -54,7 +54,7 @@ class WordShares:
         self._alpha = padded(document_prior, dtype, self.width)
         self._word_prior, self._left_out = dtype.type(word_prior), dtype.type(left_out)
         self.mixtures = np.zeros((len(documents), self.width), dtype)
-        self._shares = np.zeros((documents.n_nonzeros, self.width), dtype)
+        self._fractions = np.zeros((documents.n_nonzeros, self.width), dtype)
         self.table = np.zeros((documents.n_features, self.width), dtype)
         self.table[:, : self.n_topics] = self._word_prior
         self._limits = _word_limits(documents, n_counted)
@@ -67,14 +67,17 @@ class WordShares:
 
     def begin(self, topics: Any, steps: int, start: int, stop: int) -> None:
         """Put documents start..stop-1 on topics (V, w), by so many steps, and count their words."""
-        from latensor.models.topics.refinement.in_place._kernels import add_shares, first_shares
+        from latensor.models.topics.refinement.word_by_word._kernels import (
+            add_fractions,
+            first_fractions,
+        )
 
         documents = self._documents
         even = documents.lengths[start:stop, None] / self.n_topics
         self.mixtures[start:stop, : self.n_topics] = even
 
         def begin(first: int, last: int) -> None:
-            first_shares(
+            first_fractions(
                 documents.starts,
                 documents.words,
                 documents.counts,
@@ -84,19 +87,19 @@ class WordShares:
                 first,
                 last,
                 self.mixtures,
-                self._shares,
+                self._fractions,
             )
 
         self._workers.run(begin, documents.parts(start=start, stop=stop))
 
         def add(group: int, first: int, last: int) -> None:
-            add_shares(
+            add_fractions(
                 self._edges,
                 group,
                 documents.words,
                 documents.counts,
                 documents.weights,
-                self._shares,
+                self._fractions,
                 first,
                 last,
                 self.table,
@@ -110,9 +113,9 @@ class WordShares:
 
         Parameters
         ----------
-        speed : float, how much of the way to the new shares is gone; beyond 1 goes ahead of them
+        speed : float, how much of the way to the new fractions is gone; beyond 1 goes ahead of them
         """
-        from latensor.models.topics.refinement.in_place._kernels import renew_shares
+        from latensor.models.topics.refinement.word_by_word._kernels import renew_fractions
 
         documents = self._documents
         sums = self.sums()
@@ -126,7 +129,7 @@ class WordShares:
                 group: int, first: int, last: int, task: int, changes: Any = changes, s: Any = known
             ) -> float:
                 return float(
-                    renew_shares(
+                    renew_fractions(
                         self._edges,
                         group,
                         documents.words,
@@ -141,7 +144,7 @@ class WordShares:
                         last,
                         self.table,
                         self.mixtures,
-                        self._shares,
+                        self._fractions,
                         changes[task],
                     )
                 )
@@ -187,7 +190,7 @@ class WordShares:
 
 
 def table_width(n_topics: int) -> int:
-    """The number of columns of the shares and counts for so many topics."""
+    """The number of columns of the fractions and counts for so many topics."""
     return padded_width(n_topics, _LANES)
 
 

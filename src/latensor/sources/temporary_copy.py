@@ -29,7 +29,7 @@ class _Record(NamedTuple):
     dtype: np.dtype[Any]
 
 
-class Spool:
+class TemporaryCopy:
     """The batches of another source, which is read once, and from then on a temporary file.
 
     The first full pass goes through the source and writes what it gives: 4 bytes for a word and
@@ -37,7 +37,8 @@ class Spool:
     file, one batch in memory at a time. A first pass that the consumer breaks off is forgotten.
 
     The file has no name where the system allows that, so that it vanishes with the process
-    however that ends; `close`, the end of a `with` block or of the Spool's life remove it earlier.
+    however that ends; `close`, the end of a `with` block or of the TemporaryCopy's life remove it
+    earlier.
 
     Parameters
     ----------
@@ -91,7 +92,7 @@ class Spool:
     def __iter__(self) -> Iterator[Any]:
         """The batches of the source."""
         if self._closed:
-            raise InvalidInputError("this Spool is closed: its file has been removed")
+            raise InvalidInputError("this TemporaryCopy is closed: its file has been removed")
         return self._written() if self._file is None else self._read()
 
     def _written(self) -> Iterator[Any]:
@@ -135,7 +136,7 @@ class Spool:
             counts = np.empty(record.n_entries, record.stored)
             with self._lock:
                 if self._closed:
-                    raise InvalidInputError("this Spool was closed during a pass")
+                    raise InvalidInputError("this TemporaryCopy was closed during a pass")
                 self._file.seek(record.position)
                 for array in (lengths, words, counts):
                     if self._file.readinto(array) != array.nbytes:
@@ -145,7 +146,7 @@ class Spool:
             yield batch_of(counts.astype(record.dtype, copy=False), words, offsets, self.n_features)
 
     def close(self) -> None:
-        """Remove the file; the Spool cannot be read any more."""
+        """Remove the file; the TemporaryCopy cannot be read any more."""
         with self._lock:
             self._closed = True
             if self._file is not None:

@@ -17,7 +17,7 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import diagonalize
 from latensor.models.topics.read_off import TopicMoments
 from latensor.models.topics.subspace import WordSubspace
-from latensor.moments.word_powers import WordPowers, WordPowerSums, WordSliceSums
+from latensor.moments.word_power_sums import WordPowerMoments, WordPowerSums, WordSliceSums
 from latensor.moments.word_triples import WordRows
 
 # One pass over the documents.
@@ -79,7 +79,7 @@ def _corrected_slices(moments: Any, basis: Any, directions: Any, a: float) -> An
     return moments.slices - a / (a + 2) * mixed + 2 * a * a / ((a + 1) * (a + 2)) * cube
 
 
-def _core(moments: WordPowers, basis: Any, a: float) -> tuple[Any, Any, Any]:
+def _core(moments: WordPowerMoments, basis: Any, a: float) -> tuple[Any, Any, Any]:
     """M1 (r,), M2 (r, r) and M3(q_i, q_j, q_j) (r, r) along the basis."""
     first, second = moments.along(basis)
     mixed = 2 * second * first + np.outer(first, np.diag(second))
@@ -88,7 +88,7 @@ def _core(moments: WordPowers, basis: Any, a: float) -> tuple[Any, Any, Any]:
     return first, second - a / (a + 1) * np.outer(first, first), third
 
 
-def turned(moments: WordPowers, basis: Any, a: float) -> Any:
+def turned(moments: WordPowerMoments, basis: Any, a: float) -> Any:
     """The change of basis (r, r) of one symmetric power step, whitened anew."""
     with one_blas_thread():
         _, second, third = _core(moments, basis, a)
@@ -99,14 +99,14 @@ def turned(moments: WordPowers, basis: Any, a: float) -> Any:
         return root @ left @ right
 
 
-def topics_from_powers(moments: WordPowers, basis: Any, scale: Any, a: float) -> TopicMoments:
+def topics_from_powers(moments: WordPowerMoments, basis: Any, scale: Any, a: float) -> TopicMoments:
     """Topics after one more power step from the directions that the moments are taken along."""
     change = turned(moments, basis, a)
     with one_blas_thread():
         first, second, third = _core(moments, basis, a)
-        share = a / (a + 1)
+        fraction = a / (a + 1)
         unscale = np.divide(1.0, scale, out=np.zeros_like(scale), where=scale > 0)
-        lifted = moments.product @ change - share * np.outer(moments.mean, first @ change)
+        lifted = moments.product @ change - fraction * np.outer(moments.mean, first @ change)
         topics = lifted.T * unscale
         sums = topics.sum(axis=1)
         sums = np.where(sums == 0, np.finfo(float).tiny, sums)

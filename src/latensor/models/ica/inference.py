@@ -11,7 +11,7 @@ from latensor.estimation.base import LatentEstimator, component_order
 from latensor.exceptions import InvalidInputError
 
 
-class UnmixingAnswers(LatentEstimator):
+class UnmixingInference(LatentEstimator):
     """Base of `ICA`."""
 
     # Rows that a stream keeps for its refinement.

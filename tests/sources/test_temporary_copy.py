@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
-from latensor.sources import BatchSource, MatrixSource, Spool
+from latensor.sources import BatchSource, MatrixSource, TemporaryCopy
 
 
 class Counting:
@@ -54,41 +54,41 @@ def assert_same(some, others):
 @pytest.mark.parametrize("largest", [3, 65535, 65536, 2**23])
 def test_every_pass_is_the_same_and_the_source_is_read_once(dtype, largest):
     source = random_source(dtype, largest)
-    with Spool(source) as spooled:
-        assert (spooled.n_features, spooled.n_documents, len(spooled.vocabulary)) == (30, None, 30)
+    with TemporaryCopy(source) as copied:
+        assert (copied.n_features, copied.n_documents, len(copied.vocabulary)) == (30, None, 30)
         for _ in range(3):
-            assert_same(source.source, spooled)
+            assert_same(source.source, copied)
         assert source.given == [8]
-        assert spooled.n_documents == 50
-        assert spooled.is_complete
+        assert copied.n_documents == 50
+        assert copied.is_complete
 
 
 def test_a_documentless_word_and_empty_batches():
     empty = scipy.sparse.csr_array((4, 3), dtype=np.float32)
     source = BatchSource([empty, np.array([[1, 0, 2]]), empty])
-    with Spool(source) as spooled:
+    with TemporaryCopy(source) as copied:
         for _ in range(3):
-            assert_same(source, spooled)
+            assert_same(source, copied)
 
 
 def test_a_first_pass_that_was_broken_off_is_redone():
     source = random_source()
-    with Spool(source) as spooled:
-        for number, _ in enumerate(spooled):
+    with TemporaryCopy(source) as copied:
+        for number, _ in enumerate(copied):
             if number == 2:
                 break
-        assert not spooled.is_complete
-        assert_same(source.source, spooled)
-        assert_same(source.source, spooled)
+        assert not copied.is_complete
+        assert_same(source.source, copied)
+        assert_same(source.source, copied)
         assert source.given == [3, 8]
 
 
 def test_two_passes_at_once():
     source = random_source()
-    with Spool(source) as spooled:
-        for one, other, true in zip(spooled, spooled, source.source, strict=True):
+    with TemporaryCopy(source) as copied:
+        for one, other, true in zip(copied, copied, source.source, strict=True):
             assert_same([true, true], [one, other])
-        first, second = iter(spooled), iter(spooled)
+        first, second = iter(copied), iter(copied)
         next(first)
         assert_same(source.source, second)
         assert len(list(first)) == 7
@@ -96,13 +96,13 @@ def test_two_passes_at_once():
 
 def test_two_threads_read_at_once():
     source = random_source(batch_size=2)
-    with Spool(source) as spooled:
-        expected = list(spooled)
+    with TemporaryCopy(source) as copied:
+        expected = list(copied)
         results = [[], []]
 
         def read(found):
             for _ in range(20):
-                found[:] = spooled
+                found[:] = copied
 
         threads = [threading.Thread(target=read, args=(found,)) for found in results]
         for thread in threads:
@@ -116,11 +116,11 @@ def test_two_threads_read_at_once():
 def test_changed_batches_do_not_change_the_file():
     source = random_source(np.float64)
     expected = [batch.copy() for batch in source.source]
-    with Spool(source) as spooled:
+    with TemporaryCopy(source) as copied:
         for _ in range(2):
-            for batch in spooled:
+            for batch in copied:
                 batch.data[:] = 77
-        assert_same(expected, spooled)
+        assert_same(expected, copied)
 
 
 def open_files(folder):
@@ -144,10 +144,10 @@ needs_proc = pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="no /
 @pytest.mark.parametrize("complete", [False, True])
 def test_nothing_is_left_after_an_error(error, complete, tmp_path):
     def fail():
-        with Spool(random_source(), tmp_path) as spooled:
+        with TemporaryCopy(random_source(), tmp_path) as copied:
             if complete:
-                list(spooled)
-            for number, _ in enumerate(spooled):
+                list(copied)
+            for number, _ in enumerate(copied):
                 if number == 2:
                     assert len(open_files(tmp_path)) == 1
                     raise error
@@ -166,9 +166,9 @@ def test_an_interrupted_source_leaves_nothing(tmp_path):
             yield next(iter(self.source))
             raise KeyboardInterrupt
 
-    spooled = Spool(Interrupted(random_source().source), tmp_path)
+    copied = TemporaryCopy(Interrupted(random_source().source), tmp_path)
     with pytest.raises(KeyboardInterrupt):
-        list(spooled)
+        list(copied)
     assert open_files(tmp_path) == []
     assert list(tmp_path.iterdir()) == []
 
@@ -177,23 +177,23 @@ def test_an_interrupted_source_leaves_nothing(tmp_path):
 def test_a_forgotten_spool_closes_its_file(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        spooled = Spool(random_source(), tmp_path)
-        list(spooled)
+        copied = TemporaryCopy(random_source(), tmp_path)
+        list(copied)
         assert len(open_files(tmp_path)) == 1
-        del spooled
+        del copied
         gc.collect()
     assert open_files(tmp_path) == []
 
 
 def test_a_closed_spool_is_refused():
-    spooled = Spool(random_source())
-    list(spooled)
-    unfinished = iter(spooled)
+    copied = TemporaryCopy(random_source())
+    list(copied)
+    unfinished = iter(copied)
     next(unfinished)
-    spooled.close()
-    spooled.close()
+    copied.close()
+    copied.close()
     with pytest.raises(InvalidInputError, match="closed"):
-        list(spooled)
+        list(copied)
     with pytest.raises(InvalidInputError, match="closed during a pass"):
         next(unfinished)
 
@@ -215,17 +215,17 @@ def test_a_full_disk_is_explained(tmp_path, monkeypatch):
 
     real = tempfile.TemporaryFile
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda **kw: Full(real(**kw)))
-    with Spool(random_source(), tmp_path) as spooled:
+    with TemporaryCopy(random_source(), tmp_path) as copied:
         with pytest.raises(OSError, match=r"No space left on device.*TMPDIR") as caught:
-            list(spooled)
+            list(copied)
         assert caught.value.errno == errno.ENOSPC
         assert caught.value.filename == str(tmp_path)
         monkeypatch.undo()
-        assert sum(batch.shape[0] for batch in spooled) == 50
+        assert sum(batch.shape[0] for batch in copied) == 50
 
 
 def test_bad_arguments(tmp_path):
     with pytest.raises(InvalidInputError, match="not a folder"):
-        Spool(random_source(), tmp_path / "missing")
+        TemporaryCopy(random_source(), tmp_path / "missing")
     with pytest.raises(InvalidInputError, match=r"source is a ndarray.*as_source"):
-        Spool(np.ones((2, 2)))
+        TemporaryCopy(np.ones((2, 2)))

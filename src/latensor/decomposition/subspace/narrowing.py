@@ -2,8 +2,8 @@
 
 A direction of mode n shows in the compressed unfolding only if its energy exceeds the edge of the
 noise, variance (sqrt(d_n) + sqrt(columns))^2. A compression with many spare directions has many
-columns, so that a weak component may drown and a core fit has nothing to find it by. Fewer
-directions in the other modes lower the edge: rounds of higher-order orthogonal iteration that
+columns, so that a weak component may vanish in the noise and a core fit has nothing to find it by.
+Fewer directions in the other modes lower the edge: rounds of higher-order orthogonal iteration that
 narrow the bases step by step down to the rank bring the component out, and the core that remains
 is small and nearly free of noise.
 """
@@ -27,9 +27,9 @@ _NOISE = 1.5
 _CLEAR = 2.0
 # ... and in one without.
 _FOUND = 1.5
-# Share of the directions that may be unclear: more of them mean that the rank is too high.
+# Fraction of the directions that may be unclear: more of them mean that the rank is too high.
 _FEW = 0.25
-# Shares of the spare directions that are kept, round by round in pass by pass. The long way is
+# Fractions of the spare directions that are kept, round by round in pass by pass. The long way is
 # for components so weak that larger steps lose them for good.
 _SHORT = ((0.5, 0.25), (0.25, 0.0), (0.0,))
 _LONG = ((0.75, 0.5), (0.5, 0.35), (0.35, 0.25), (0.2, 0.1), (0.1, 0.0), (0.0,))
@@ -87,7 +87,7 @@ def narrowed(compression: Compression, rank: int) -> Compression:
     return Compression(core, bases, compression.base + max(lost, 0.0))
 
 
-def sharpened(
+def refine_subspace(
     problem: CompleteProblem, compression: Compression, rank: int, rng: np.random.Generator
 ) -> Compression:
     """A compression to `rank` directions per mode, those of the signal rather than of the noise.
@@ -127,14 +127,14 @@ def _iterated(
     modes = [n for n, u in enumerate(bases) if u is not None]
     spare = compression.core.shape[modes[0]] - rank
     held, view = modes[0], problem
-    for shares in schedule:
+    for fractions in schedule:
         held = modes[-1] if held == modes[0] else modes[0]
         view = _contracted(problem, bases, held)
-        for share in shares:
+        for fraction in fractions:
             for mode in modes:
                 if mode != held:
                     seen = view.project(_others(bases, view, problem, held, mode))
-                    size = rank + int(share * spare)
+                    size = rank + int(fraction * spare)
                     bases[mode] = leading_directions(unfolding(seen, mode), size, rng)
     core = view.project(_others(bases, view, problem, held, None))
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)

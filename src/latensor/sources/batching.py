@@ -10,7 +10,7 @@ import numpy as np
 from latensor.sources.counts import canonical
 
 
-class Assembly:
+class Batching:
     """Collects documents and gives them back in batches of `batch_size`.
 
     Parameters

@@ -10,7 +10,7 @@ from latensor.arrays import Array
 from latensor.estimation.samples import in_library_of
 
 
-class MixtureAnswers:
+class MixtureInference:
     """Predictions and likelihoods of a mixture.
 
     A subclass gives `_joint_logs(X)`, samples in the library of the answers and the log of the
@@ -50,7 +50,7 @@ class MixtureAnswers:
 
     def fit_predict(self, X: object, y: object = None, sample_weight: object = None) -> Array:
         """Learn the mixture and give the most probable component (n,) of every sample."""
-        fitted: MixtureAnswers = self.fit(X, y, sample_weight)  # type: ignore[attr-defined]
+        fitted: MixtureInference = self.fit(X, y, sample_weight)  # type: ignore[attr-defined]
         return fitted.predict(X)
 
     def _log_likelihoods(self, X: object) -> tuple[Array, Any]:

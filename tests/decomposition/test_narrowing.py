@@ -12,7 +12,7 @@ from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.problem import ContractibleProblem, DenseProblem
 from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.subspace.compression import Compression, compress_dense, unfolding
-from latensor.decomposition.subspace.sharpening import Directions, narrowed, sharpened, visible
+from latensor.decomposition.subspace.narrowing import Directions, narrowed, refine_subspace, visible
 from latensor.tensors.dense import DenseTensor
 
 from .planted import compose
@@ -101,7 +101,7 @@ def test_sharpened_bases_span_the_components(kind):
         tensor, factors = buried(seed, noise=0.12)
         before = tensor.copy()
         wide, _ = compressed(tensor, 6)
-        sharp = sharpened(kind(tensor), wide, 6, np.random.default_rng(seed))
+        sharp = refine_subspace(kind(tensor), wide, 6, np.random.default_rng(seed))
         plain = narrowed(wide, 6)
         assert sharp.core.shape == (6, 6, 6)
         # Of all cores of this size it holds the most, which a compression by energy does not.
@@ -131,7 +131,7 @@ def test_sharpening_leaves_short_modes_alone():
     tensor += 0.3 * rng.standard_normal(tensor.shape)
     wide, _ = compressed(tensor, 4)
     assert wide.bases[1] is None
-    sharp = sharpened(DenseProblem(tensor), wide, 4, rng)
+    sharp = refine_subspace(DenseProblem(tensor), wide, 4, rng)
     assert sharp.bases[1] is None
     assert sharp.core.shape == (4, 3, 4)
     np.testing.assert_allclose(sharp.base + np.sum(sharp.core**2), np.sum(tensor**2), rtol=1e-12)
@@ -141,7 +141,7 @@ def test_the_sharp_floor_tells_a_missing_component():
     for seed in range(4):
         tensor, factors = buried(seed, d=80, rank=8, noise=0.15, weakest=0.2)
         wide, _ = compressed(tensor, 8)
-        sharp = sharpened(DenseProblem(tensor), wide, 8, np.random.default_rng(seed))
+        sharp = refine_subspace(DenseProblem(tensor), wide, 8, np.random.default_rng(seed))
         variance = sharp.base / (tensor.size - sharp.core.size)
         core = Sweeps(DenseProblem(sharp.core))
         inside = [f.T @ u.T for f, u in zip(factors, sharp.bases, strict=True)]
@@ -165,7 +165,7 @@ def test_misplaced_components_are_replaced():
     """A fit with two components merged and one to spare comes down to the level of the noise."""
     tensor, factors = buried(3, d=80, rank=8, noise=0.1, weakest=0.3)
     wide, _ = compressed(tensor, 8)
-    narrow = sharpened(DenseProblem(tensor), wide, 8, np.random.default_rng(0))
+    narrow = refine_subspace(DenseProblem(tensor), wide, 8, np.random.default_rng(0))
     variance = narrow.base / (tensor.size - narrow.core.size)
     floor = NoiseFloor(tensor.shape, variance, sharp=True)
     monitor = Monitor(float(np.sum(tensor**2)), base=narrow.base)
@@ -220,6 +220,6 @@ def test_single_precision_and_order_four():
 def test_unfolding_of_a_core_is_sorted_by_energy():
     tensor, _ = buried(4)
     wide, _ = compressed(tensor, 6)
-    sharp = sharpened(DenseProblem(tensor), wide, 6, np.random.default_rng(0))
+    sharp = refine_subspace(DenseProblem(tensor), wide, 6, np.random.default_rng(0))
     last = np.linalg.norm(unfolding(sharp.core, 1), axis=1)
     assert (np.diff(last) <= 0.05 * last[0]).all()
