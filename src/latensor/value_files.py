@@ -47,6 +47,8 @@ _LARGEST_INT = 2**53
 _types: dict[str, type] = {}
 # Attributes that the constructor takes, of classes that do not tell themselves.
 _attributes: dict[type, tuple[str, ...]] = {}
+# Names of fields in older files.
+_renamed: dict[type, Mapping[str, str]] = {}
 Class = TypeVar("Class", bound=type)
 
 
@@ -54,12 +56,19 @@ Class = TypeVar("Class", bound=type)
 def storable(cls: Class) -> Class: ...
 @overload
 def storable(
-    *, name: str | None = None, fields: tuple[str, ...] | None = None
+    *,
+    name: str | None = None,
+    fields: tuple[str, ...] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> Callable[[Class], Class]: ...
 
 
 def storable(
-    cls: Any = None, *, name: str | None = None, fields: tuple[str, ...] | None = None
+    cls: Any = None,
+    *,
+    name: str | None = None,
+    fields: tuple[str, ...] | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> Any:
     """Let values of a class into files; no other class can come out of one.
 
@@ -69,14 +78,22 @@ def storable(
         files can still be read.
     name : str, under which it is stored, for a class that was renamed; default its own name
     fields : of another class, the attributes that its constructor takes by the same names
+    renamed : names that fields have in older files, and their present ones
     """
     if cls is None:
-        return lambda given: _register(given, name, fields)
-    return _register(cls, name, fields)
+        return lambda given: _register(given, name, fields, renamed)
+    return _register(cls, name, fields, renamed)
 
 
-def _register(cls: type, name: str | None, fields: tuple[str, ...] | None) -> type:
+def _register(
+    cls: type,
+    name: str | None,
+    fields: tuple[str, ...] | None,
+    renamed: Mapping[str, str] | None,
+) -> type:
     known = name or cls.__name__
+    if renamed:
+        _renamed[cls] = renamed
     is_enum = issubclass(cls, Enum)
     if fields is not None:
         _attributes[cls] = fields
@@ -305,6 +322,8 @@ def _read_enum(content: Any, arrays: Mapping[str, Any], depth: int) -> Any:
 def _read_type(content: Any, arrays: Mapping[str, Any], depth: int) -> Any:
     name, given = content
     cls = _known_type(name)
+    earlier = _renamed.get(cls, {})
+    given = {earlier.get(n, n): value for n, value in given.items()}
     known = {} if issubclass(cls, Enum) else _field_names(cls)
     missing = {n for n, has_default in known.items() if not has_default} - set(given)
     if missing or set(given) - set(known):

@@ -328,7 +328,7 @@ def test_values_like_reference_are_not_aliased():
         init=(None, factors),
         fixed_modes=(0,),
     )
-    assert not np.fractions_memory(result.factors[0], factors[0])
+    assert not np.shares_memory(result.factors[0], factors[0])
     assert like(1.0, tensor).dtype == tensor.dtype
 
 

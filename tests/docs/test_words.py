@@ -56,6 +56,8 @@ PHRASES = {
 # Whole names of modules, folders and classes.
 FILES = {"answers", "trust", "powers", "cells", "lanes", "spool", "assembly", "peer"}
 FUNCTIONS = {"settled", "sharpened", "followed", "held", "made", "told"}
+# Where such a word must stand, and why.
+ALLOWED = {"src/latensor/estimation/topic_files.py": "a field as older files call it"}
 
 
 def parts(name):
@@ -73,6 +75,8 @@ def lines_with(pattern):
     """Lines of all texts in which a pattern occurs."""
     found = []
     for path in TEXTS:
+        if path.relative_to(ROOT).as_posix() in ALLOWED:
+            continue
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if pattern.search(line):
                 found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:90]}")

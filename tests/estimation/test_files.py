@@ -45,6 +45,12 @@ def test_topics_of_the_first_format():
     np.testing.assert_allclose(model.transform(np.eye(12)[:4] * 9).sum(axis=1), 1, rtol=1e-5)
 
 
+def test_fields_that_were_renamed_are_read_by_their_earlier_names():
+    model = lt.load(SAVED / "topics-format-2.npz")
+    assert model.certificate_.refined
+    assert model.status_ == "3 passes made"
+
+
 def test_single_topics_of_the_first_format():
     model = lt.load(SAVED / "single-topic-format-1.npz")
     assert type(model) is lt.SingleTopic

@@ -72,8 +72,8 @@ def test_a_canonical_matrix_is_shared_not_copied():
         counts = scipy.sparse.csr_array(COUNTS.astype(dtype))
         for batch in MatrixSource(counts, 2):
             if batch.nnz:
-                assert np.fractions_memory(batch.data, counts.data)
-                assert np.fractions_memory(batch.indices, counts.indices)
+                assert np.shares_memory(batch.data, counts.data)
+                assert np.shares_memory(batch.indices, counts.indices)
 
 
 def test_repeated_unsorted_and_zero_entries_are_tidied_in_a_copy():

@@ -142,17 +142,17 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
     largest = float(np.abs(core).max(initial=0.0))
     if entries > free and largest > 0.0 and found.residual < 1.0:
         norm = largest * float(np.linalg.norm(core / largest))
-        share = entries / math.prod(shape)
-        # The squares of fit and residual add up; observed evenly, the fit has its share there.
-        left = norm * math.sqrt(share) * found.residual / math.sqrt(1.0 - found.residual**2)
+        fraction = entries / math.prod(shape)
+        # The squares of fit and residual add up; observed evenly, the fit has its fraction there.
+        left = norm * math.sqrt(fraction) * found.residual / math.sqrt(1.0 - found.residual**2)
         noise = left / math.sqrt(entries - free)
         angles = tuple(
-            _angle(core / largest, mode, d, noise / largest / math.sqrt(share))
+            _angle(core / largest, mode, d, noise / largest / math.sqrt(fraction))
             for mode, d in enumerate(shape)
         )
         reach = math.sqrt(math.prod(ranks))
         reach += sum(math.sqrt(r * (d - r)) for d, r in zip(shape, ranks, strict=True))
-        strength = norm * math.sqrt(share) / (noise * reach) if noise else math.inf
+        strength = norm * math.sqrt(fraction) / (noise * reach) if noise else math.inf
     return TuckerCertificate(shape, ranks, float(found.residual), found.n_observed, noise, angles,
                              strength, found.status, orthogonal)  # fmt: skip
 

@@ -13,7 +13,8 @@ from latensor.exceptions import InvalidInputError
 from latensor.value_files import TOPIC_MODEL, Stored
 from latensor.whole_files import PathLike
 
-storable(TopicCertificate)
+_EARLIER = {"polished": "refined"}
+storable(renamed=_EARLIER)(TopicCertificate)
 
 _COUNTS = ("n_documents", "n_empty_documents", "n_iter")
 
@@ -129,7 +130,8 @@ def _restore_first_format(stored: Stored) -> Any:
         **{name: description[name] for name in ("vocabulary", "status", *_COUNTS)},
     }
     if numbers is not None:
-        state["certificate"] = TopicCertificate(split_half=arrays["split_half"], **numbers)
+        found = {_EARLIER.get(name, name): value for name, value in numbers.items()}
+        state["certificate"] = TopicCertificate(split_half=arrays["split_half"], **found)
     model._restore_state(state)
     return model
 
