@@ -14,7 +14,8 @@ from latensor.estimation import Choice, Interval
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.fit import Rank
 from latensor.models.regression.tensor_input import read_shape
-from latensor.models.regression.weights import CPWeights, TuckerWeights
+from latensor.models.regression.tucker_weights import TuckerWeights
+from latensor.models.regression.weights import CPWeights
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 

@@ -133,7 +133,7 @@ def fit_classes(
             max_iter=settings.max_iter,
             tol=max(settings.tol, _PATH_TOL) if automatic else settings.tol,
         )
-        point, b = fitted.weights, fitted.intercepts
+        point = fitted
         error = leave_one_out(loss, fitted, ridge) / n
         found.append(ClassFit(fitted, regression, alpha, error))
         if len(found) > 2 and found[-1].error > found[-2].error > found[-3].error:
@@ -144,9 +144,8 @@ def fit_classes(
     fitted = minimize(
         loss,
         regression,
-        best.fitted.weights,
+        best.fitted,
         Ridge(best.alpha * n),
-        intercepts=best.fitted.intercepts,
         max_iter=settings.max_iter,
         tol=settings.tol,
     )
@@ -179,7 +178,7 @@ def leave_one_out(loss: ClassLoss, fitted: Fitted[Any], ridge: Ridge) -> float:
     """
     weights, at = fitted.weights, fitted.at
     p = weights.n_parameters
-    gram, _ = loss.normal(weights, at, fitted.intercepts)
+    gram = fitted.normal[0].copy()
     gram[:p, :p] += ridge.curvature(weights)
     values, vectors = np.linalg.eigh(gram)
     kept = values > 1e-10 * max(float(values[-1]), np.finfo(float).tiny)

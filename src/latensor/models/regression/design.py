@@ -26,15 +26,29 @@ class Design:
     n_rows: int
     roots: Array | None  # square roots of the weights of rows, None for ones
 
-    def tail(self, factor: Array) -> Any:
-        """X contracted with the last factor, for all modes but the last; None where it has none."""
+    @property
+    def split(self) -> int:
+        """Modes before it form one group, the others a second: see `half`."""
+        return 1
+
+    def half(self, factors: Sequence[Array], mode: int, *, columns: bool) -> Any:
+        """X contracted with the group of modes that `mode` is not in; None where rows are sparse.
+
+        All modes of a group share it, so that a sweep over N modes reads X twice, not N times.
+
+        Parameters
+        ----------
+        factors : N matrices (d_k, R_k)
+        mode : int
+        columns : bool, column by column (Khatri-Rao), else all with all (Kronecker)
+        """
         return None
 
-    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
+    def by_columns(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
         """(m, d_mode, R): X contracted in all other modes, column by column (Khatri-Rao)."""
         raise NotImplementedError
 
-    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
+    def by_all(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
         """(m, R_1, .., d_mode, .., R_N): X contracted with all other factors (Kronecker)."""
         raise NotImplementedError
 
@@ -66,31 +80,45 @@ class DenseDesign(Design):
     def n_rows(self) -> int:  # type: ignore[override]
         return int(self.rows.shape[0])
 
-    def tail(self, factor: Array) -> Array:
-        return self.rows @ factor
+    @property
+    def split(self) -> int:
+        # The smallest intermediates: entries of X contracted with the one and the other group.
+        order = range(1, len(self.dims))
+        return min(order, key=lambda s: math.prod(self.dims[:s]) + math.prod(self.dims[s:]))
 
-    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
-        order, m = len(self.dims), self.n_rows
-        if mode < order - 1:
-            # (m, d_1, .., d_{N-1}, R); then the modes before and after, each for one column.
-            left = self.tail(factors[-1]) if tail is None else tail
-            for k in range(order - 2, mode, -1):
+    def half(self, factors: Sequence[Array], mode: int, *, columns: bool) -> Array:
+        s, m = self.split, self.n_rows
+        first, second = self.dims[:s], self.dims[s:]
+        rows = self.rows.reshape(m, math.prod(first), math.prod(second))
+        joined = _joined(factors[s:] if mode < s else factors[:s], columns)
+        # A product per row of X: BLAS is slow where one matrix is long and the other thin.
+        if mode < s:
+            ranks = joined.shape[1:]
+            product = rows @ np.asfortranarray(joined.reshape(len(joined), -1))
+            return product.reshape(m, *first, *ranks)
+        ranks = joined.shape[1:]
+        product = np.matmul(np.ascontiguousarray(joined.reshape(len(joined), -1).T), rows)
+        return product.reshape(m, *ranks, *second)
+
+    def by_columns(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
+        s = self.split
+        left = self.half(factors, mode, columns=True) if half is None else half
+        if mode < s:  # (m, d_1, .., d_s, R)
+            for k in range(s - 1, mode, -1):
                 left = np.einsum("...ir,ir->...r", left, factors[k])
             for k in range(mode):
                 left = np.einsum("ni...r,ir->n...r", left, factors[k])
             return left
-        rank = factors[0].shape[1]
-        first = self.rows.reshape(m, self.dims[0], -1)
-        left = np.matmul(np.ascontiguousarray(factors[0].T), first)
-        left = left.reshape(m, rank, *self.dims[1:])
-        for k in range(1, order - 1):
+        for k in range(s, mode):  # (m, R, d_{s+1}, .., d_N)
             left = np.einsum("nri...,ir->nr...", left, factors[k])
+        for k in range(len(self.dims) - 1, mode, -1):
+            left = np.einsum("nr...i,ir->nr...", left, factors[k])
         return np.ascontiguousarray(left.transpose(0, 2, 1))
 
-    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
-        left = self.rows
-        # The last modes first: those products are one matrix product without a copy.
-        for k in range(len(self.dims) - 1, -1, -1):
+    def by_all(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
+        s = self.split
+        left = self.half(factors, mode, columns=False) if half is None else half
+        for k in range(s) if mode < s else range(s, len(self.dims)):
             if k != mode:
                 left = np.moveaxis(np.tensordot(left, factors[k], axes=(k + 1, 0)), -1, k + 1)
         return left
@@ -104,6 +132,19 @@ class DenseDesign(Design):
     def mode_covariance(self, mode: int) -> Array:
         fibres = np.moveaxis(self.rows, mode + 1, 0).reshape(self.dims[mode], -1)
         return fibres @ fibres.T / fibres.shape[1]
+
+
+def _joined(factors: Sequence[Array], columns: bool) -> Array:
+    """Khatri-Rao product (d_1 .. d_s, R) of factors, or Kronecker product (.., R_1, .., R_s)."""
+    found = factors[0]
+    for factor in factors[1:]:
+        if columns:
+            found = (found[:, None, :] * factor).reshape(-1, found.shape[-1])
+        else:
+            outer = np.multiply.outer(found, factor)  # (.., R.., d, r)
+            outer = np.moveaxis(outer, -2, 1)
+            found = outer.reshape(-1, *outer.shape[2:])
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +176,7 @@ class SparseDesign(Design):
         owners = np.repeat(np.arange(self.n_rows), np.diff(self.matrix.indptr))
         return owners, np.unravel_index(self.matrix.indices, self.shape)
 
-    def by_columns(self, factors: Sequence[Array], mode: int, tail: Any = None) -> Array:
+    def by_columns(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
         owners, places = self._places()
         d, rank = self.shape[mode], factors[0 if mode else 1].shape[1]
         cells = owners * d + places[mode]
@@ -152,18 +193,14 @@ class SparseDesign(Design):
             found[:, :, r] = sums.reshape(self.n_rows, d) - middle
         return found * self.roots[:, None, None]
 
-    def by_all(self, factors: Sequence[Array], mode: int | None) -> Array:
+    def by_all(self, factors: Sequence[Array], mode: int, half: Any = None) -> Array:
         others = [k for k in range(len(self.shape)) if k != mode]
         ranks = [factors[k].shape[1] for k in others]
         chosen = np.unravel_index(np.arange(math.prod(ranks)), ranks)
         columns = list(factors)
         for k, index in zip(others, chosen, strict=True):
             columns[k] = factors[k][:, index]
-        kept = 0 if mode is None else mode
-        left = self.by_columns(columns, kept)
-        if mode is None:
-            left = (left * columns[0]).sum(axis=1)
-            return left.reshape(self.n_rows, *ranks)
+        left = self.by_columns(columns, mode)
         left = left.reshape(self.n_rows, self.shape[mode], *ranks)
         return np.moveaxis(left, 1, mode + 1)
 
@@ -253,8 +290,9 @@ def regression_of_rows(
     roots = np.sqrt(weights) if rooted else np.ones(len(weights))
     targets = np.asarray(targets, dtype=np.float64)
     y_mean = weights @ targets / total if intercept else np.zeros(targets.shape[1])
+    squares = float(weights @ ((targets - y_mean) ** 2).sum(axis=1))
+    y_scale = _scale(squares / (total * targets.shape[1]))
     centred = (targets - y_mean) * roots[:, None]
-    y_scale = _scale(float((centred**2).sum()) / centred.size)
     design: Design
     if scipy.sparse.issparse(rows):
         matrix = scipy.sparse.csr_array(rows, dtype=np.float64)

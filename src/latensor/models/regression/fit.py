@@ -16,6 +16,7 @@ from latensor.models.regression.solve import (
     FACTOR_ALPHAS,
     STRONG_ALPHAS,
     PathFit,
+    finished,
     squared_path,
 )
 from latensor.models.regression.starts import cp_starts, tucker_starts
@@ -47,11 +48,7 @@ class Settings:
 
     def path(self, regression: Regression, rank: Rank) -> PathFit[Any]:
         """Weights of one rank."""
-        options: dict[str, Any] = {
-            "intercept": self.intercept,
-            "max_iter": self.max_iter,
-            "tol": self.tol,
-        }
+        options: dict[str, Any] = {"intercept": self.intercept, "max_iter": self.max_iter}
         starts: list[Any]
         if isinstance(rank, tuple):
             starts, correlated = tucker_starts(regression, rank)
@@ -71,16 +68,15 @@ class Settings:
             squared_path(regression, group, alphas, warm_up=warm_up, **options)
             for group in ([[start] for start in starts] if few else [starts])
         ]
-        plain = min(paths, key=lambda path: path.chosen.error)
-        if self.penalty == "weights":
-            return plain
-        strengths = FACTOR_ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
-        sparse = squared_path(
-            regression, [plain.fitted.weights], strengths, penalty="factors", **options
-        )
-        if self.penalty == "factors" or sparse.chosen.error < plain.chosen.error:
-            return sparse
-        return plain
+        path = min(paths, key=lambda path: path.chosen.error)
+        if self.penalty != "weights":
+            strengths = FACTOR_ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
+            sparse = squared_path(
+                regression, [path.fitted.weights], strengths, penalty="factors", **options
+            )
+            if self.penalty == "factors" or sparse.chosen.error < path.chosen.error:
+                path = sparse
+        return finished(path, regression, max_iter=self.max_iter, tol=self.tol)
 
     def _check_identified(self, regression: Regression, n_free: int) -> None:
         count = regression.n_samples * regression.n_outputs

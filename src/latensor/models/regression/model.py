@@ -21,7 +21,8 @@ from latensor.models.regression.design import (
     regression_of_rows,
 )
 from latensor.models.regression.fit import Rank, RankScore, Settings, select_rank
-from latensor.models.regression.weights import CPWeights, TuckerWeights
+from latensor.models.regression.tucker_weights import TuckerWeights
+from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.row_sums import CrossCovarianceSums, mean_of
 from latensor.moments.second import CrossCovariance

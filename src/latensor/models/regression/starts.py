@@ -14,7 +14,8 @@ from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.tucker.decomposition import tucker
 from latensor.models.regression.design import DenseDesign, Regression
-from latensor.models.regression.weights import CPWeights, TuckerWeights
+from latensor.models.regression.tucker_weights import TuckerWeights
+from latensor.models.regression.weights import CPWeights
 
 # Of the mean variance, added to the variances of a mode before it is whitened.
 _MODE_RIDGE = 1e-2

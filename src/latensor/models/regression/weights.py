@@ -8,7 +8,6 @@ penalty |W|^2, restricted to low rank, has the Gauss-Newton matrix J'J + lambda 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Self
@@ -97,6 +96,10 @@ class LowRank:
         """The same weights, the norms shared evenly."""
         raise NotImplementedError
 
+    def smallest(self) -> Self:
+        """The same weights with the smallest sum of squared parameters, or nearly."""
+        raise NotImplementedError
+
     def dense(self) -> Array:
         """W (D, q)."""
         raise NotImplementedError
@@ -151,8 +154,12 @@ class CPWeights(LowRank):
         return CPWeights(tuple(blocks[:order]), output)
 
     def linearize(self, design: Design) -> Linearized:
-        tail = design.tail(self.factors[-1])
-        contracted = [design.by_columns(self.factors, k, tail) for k in range(len(self.factors))]
+        contracted: list[Array] = []
+        half = None
+        for k in range(len(self.factors)):
+            if k in (0, design.split):
+                half = design.half(self.factors, k, columns=True)
+            contracted.append(design.by_columns(self.factors, k, half))
         scores = np.einsum("nir,ir->nr", contracted[-1], self.factors[-1])
         m = design.n_rows
         stacked = np.concatenate([c.reshape(m, -1) for c in contracted], axis=1)
@@ -219,23 +226,25 @@ class CPWeights(LowRank):
         return np.concatenate([(b @ self._others(k)).ravel() for k, b in enumerate(self.blocks)])
 
     def sweep(self, design: Design, targets: Array, ridge: float) -> CPWeights:
-        weights = self
-        tail = design.tail(self.factors[-1])
-        for k in range(len(self.factors)):
-            weights = weights._solved(design, targets, ridge, k, tail)
+        weights, half = self, None
+        last = len(self.factors) - 1
+        for k in range(last + 1):
+            if k in (0, design.split):
+                half = design.half(weights.factors, k, columns=True)
+            weights = weights._solved(design, targets, ridge, k, half)
         if self._several:
-            contracted = design.by_columns(weights.factors, 0)
-            scores = np.einsum("nir,ir->nr", contracted, weights.factors[0])
+            contracted = design.by_columns(weights.factors, last, half)
+            scores = np.einsum("nir,ir->nr", contracted, weights.factors[last])
             gram = scores.T @ scores + ridge * weights._others(len(weights.factors))
             output = solve_ridge(gram, scores.T @ targets).T
             weights = replace(weights, output=output)
         return weights.balanced()
 
     def _solved(
-        self, design: Design, targets: Array, ridge: float, mode: int, tail: Any
+        self, design: Design, targets: Array, ridge: float, mode: int, half: Any
     ) -> CPWeights:
         d, rank = self.factors[mode].shape
-        contracted = design.by_columns(self.factors, mode, tail)
+        contracted = design.by_columns(self.factors, mode, half)
         right = np.einsum("nir,nr->ir", contracted, targets @ self.output).ravel()
         columns = contracted.reshape(len(contracted), -1)
         gram = columns.T @ columns
@@ -252,125 +261,17 @@ class CPWeights(LowRank):
         shared = np.exp(np.log(safe).mean(axis=0)) * (lengths > 0).all(axis=0)
         return self.with_blocks([b * (shared / s) for b, s in zip(self.blocks, safe, strict=True)])
 
+    def smallest(self) -> CPWeights:
+        if len(self.blocks) != 2:
+            return self.balanced()
+        # Of a matrix, half of the sum is the nuclear norm: singular values shared evenly.
+        (q, r), (p, s) = (np.linalg.qr(block) for block in self.blocks)
+        left, values, right = np.linalg.svd(r @ s.T)
+        root = np.sqrt(values)
+        return self.with_blocks([q @ (left * root), p @ (right.T * root)])
+
     def dense(self) -> Array:
         found = self.factors[0]
         for factor in self.factors[1:]:
             found = (found[:, None, :] * factor).reshape(-1, self.rank)
         return found @ self.output.T
-
-
-@dataclass(frozen=True, eq=False)
-class TuckerWeights(LowRank):
-    """W = G x_1 U_1 .. x_N U_N with a core G (R_1, .., R_N, q) that holds the outputs.
-
-    Attributes
-    ----------
-    core : (R_1, .., R_N, q)
-    factors : N matrices (d_k, R_k)
-    """
-
-    core: Array
-    factors: tuple[Array, ...]
-
-    @property
-    def blocks(self) -> tuple[Array, ...]:  # type: ignore[override]
-        return (*self.factors, self.core)
-
-    @property
-    def n_free(self) -> int:
-        return self.n_parameters - sum(int(f.shape[1]) ** 2 for f in self.factors)
-
-    def with_blocks(self, blocks: Sequence[Array]) -> TuckerWeights:
-        return TuckerWeights(blocks[-1], tuple(blocks[:-1]))
-
-    def _derivative(self, design: Design, mode: int) -> Array:
-        """(m, q, d_mode, R_mode)."""
-        order = len(self.factors)
-        left = np.moveaxis(design.by_all(self.factors, mode), mode + 1, 1)
-        flat = left.reshape(design.n_rows, self.factors[mode].shape[0], -1)
-        core = np.moveaxis(self.core, (order, mode), (0, 1))
-        matrix = core.reshape(core.shape[0] * core.shape[1], -1)
-        found = (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2])
-        return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
-
-    def linearize(self, design: Design) -> Linearized:
-        parts = [self._derivative(design, k) for k in range(len(self.factors))]
-        scores = design.by_all(self.factors, None).reshape(design.n_rows, -1)
-        q = self.core.shape[-1]
-        return Linearized(scores @ self.core.reshape(-1, q), (*parts, scores))
-
-    def jacobian(self, at: Linearized) -> Array:
-        m, q = at.fitted.shape
-        *parts, scores = at.parts
-        core = np.zeros((m, q, scores.shape[1], q))
-        core[:, np.arange(q), :, np.arange(q)] = scores
-        return np.concatenate([*(p.reshape(m, q, -1) for p in parts), core.reshape(m, q, -1)], 2)
-
-    def metric(self) -> Array:
-        """Of factors with orthonormal columns, which `balanced` gives."""
-        order = len(self.factors)
-        n = self.n_parameters
-        found = np.zeros((n, n))
-        edges = np.concatenate([[0], np.cumsum([b.size for b in self.blocks])])
-        for k, left in enumerate(self.factors):
-            unfolded = np.moveaxis(self.core, k, 0).reshape(left.shape[1], -1)
-            at = slice(edges[k], edges[k + 1])
-            found[at, at] = np.kron(np.eye(len(left)), unfolded @ unfolded.T)
-            # A change of the factor inside its own span is one of the core.
-            shaped = np.moveaxis(self.core, k, 0)
-            crossed = np.einsum("is,r...->irs...", left, shaped)
-            crossed = np.moveaxis(crossed, 2, k + 2)
-            found[at, edges[order] :] = crossed.reshape(left.size, -1)
-            found[edges[order] :, at] = found[at, edges[order] :].T
-            for j in range(k):
-                right = self.factors[j]
-                both = np.moveaxis(self.core, (k, j), (0, 1))
-                both = both.reshape(both.shape[0], both.shape[1], -1)
-                inner = np.einsum("abx,cdx->abcd", both, both, optimize=True)
-                block = np.einsum("ic,jb,abcd->iajd", left, right, inner, optimize=True)
-                there = slice(edges[j], edges[j + 1])
-                found[at, there] = block.reshape(left.size, right.size)
-                found[there, at] = found[at, there].T
-        found[edges[order] :, edges[order] :] = np.eye(self.core.size)
-        return found
-
-    def squared_norm(self) -> float:
-        """Of factors with orthonormal columns, as `metric`."""
-        return float((self.core**2).sum())
-
-    def norm_gradient(self) -> Array:
-        parts = []
-        for k, factor in enumerate(self.factors):
-            unfolded = np.moveaxis(self.core, k, 0).reshape(factor.shape[1], -1)
-            parts.append((factor @ (unfolded @ unfolded.T)).ravel())
-        return np.concatenate([*parts, self.core.ravel()])
-
-    def sweep(self, design: Design, targets: Array, ridge: float) -> TuckerWeights:
-        weights = self.balanced()
-        for k in range(len(self.factors)):
-            d, rank = weights.factors[k].shape
-            part = weights._derivative(design, k).reshape(-1, d * rank)
-            unfolded = np.moveaxis(weights.core, k, 0).reshape(rank, -1)
-            gram = part.T @ part + ridge * np.kron(np.eye(d), unfolded @ unfolded.T)
-            factors = list(weights.factors)
-            factors[k] = solve_ridge(gram, part.T @ targets.ravel()).reshape(d, rank)
-            weights = replace(weights, factors=tuple(factors)).balanced()
-        scores = design.by_all(weights.factors, None).reshape(design.n_rows, -1)
-        gram = scores.T @ scores + ridge * np.eye(scores.shape[1])
-        core = solve_ridge(gram, scores.T @ targets).reshape(self.core.shape)
-        return replace(weights, core=core)
-
-    def balanced(self) -> TuckerWeights:
-        """Orthonormal factors; the core takes what they were."""
-        core, factors = self.core, []
-        for k, factor in enumerate(self.factors):
-            q, r = np.linalg.qr(factor)
-            core = np.moveaxis(np.tensordot(r, core, axes=(1, k)), 0, k)
-            factors.append(q)
-        return TuckerWeights(core, tuple(factors))
-
-    def dense(self) -> Array:
-        found = self.core
-        for k, factor in enumerate(self.factors):
-            found = np.moveaxis(np.tensordot(factor, found, axes=(1, k)), 0, k)
-        return found.reshape(math.prod(len(f) for f in self.factors), -1)

@@ -1,0 +1,166 @@
+"""Tucker weights as parameters: a factor per mode, and a core that holds the outputs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.models.regression.design import Design
+from latensor.models.regression.weights import Linearized, LowRank, solve_ridge
+
+# Over the modes, to share norms between factors and core: more change nothing that was seen.
+_ROUNDS = 4
+
+
+@dataclass(frozen=True, eq=False)
+class TuckerWeights(LowRank):
+    """W = G x_1 U_1 .. x_N U_N with a core G (R_1, .., R_N, q) that holds the outputs.
+
+    Attributes
+    ----------
+    core : (R_1, .., R_N, q)
+    factors : N matrices (d_k, R_k)
+    """
+
+    core: Array
+    factors: tuple[Array, ...]
+
+    @property
+    def blocks(self) -> tuple[Array, ...]:  # type: ignore[override]
+        return (*self.factors, self.core)
+
+    @property
+    def n_free(self) -> int:
+        return self.n_parameters - sum(int(f.shape[1]) ** 2 for f in self.factors)
+
+    def with_blocks(self, blocks: Sequence[Array]) -> TuckerWeights:
+        return TuckerWeights(blocks[-1], tuple(blocks[:-1]))
+
+    def _derivative(self, left: Array, mode: int) -> Array:
+        """(m, q, d_mode, R_mode), of X contracted with all other factors."""
+        order = len(self.factors)
+        flat = np.moveaxis(left, mode + 1, 1)
+        flat = flat.reshape(len(left), self.factors[mode].shape[0], -1)
+        core = np.moveaxis(self.core, (order, mode), (0, 1))
+        matrix = core.reshape(core.shape[0] * core.shape[1], -1)
+        found = (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2])
+        return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
+
+    def linearize(self, design: Design) -> Linearized:
+        parts, half, left = [], None, np.empty(0)
+        for k in range(len(self.factors)):
+            if k in (0, design.split):
+                half = design.half(self.factors, k, columns=False)
+            left = design.by_all(self.factors, k, half)
+            parts.append(self._derivative(left, k))
+        scores = (left @ self.factors[-1]).reshape(design.n_rows, -1)
+        q = self.core.shape[-1]
+        return Linearized(scores @ self.core.reshape(-1, q), (*parts, scores))
+
+    def jacobian(self, at: Linearized) -> Array:
+        m, q = at.fitted.shape
+        *parts, scores = at.parts
+        core = np.zeros((m, q, scores.shape[1], q))
+        core[:, np.arange(q), :, np.arange(q)] = scores
+        return np.concatenate([*(p.reshape(m, q, -1) for p in parts), core.reshape(m, q, -1)], 2)
+
+    def metric(self) -> Array:
+        """Of factors with orthonormal columns, which `balanced` gives."""
+        order = len(self.factors)
+        n = self.n_parameters
+        found = np.zeros((n, n))
+        edges = np.concatenate([[0], np.cumsum([b.size for b in self.blocks])])
+        for k, left in enumerate(self.factors):
+            unfolded = np.moveaxis(self.core, k, 0).reshape(left.shape[1], -1)
+            at = slice(edges[k], edges[k + 1])
+            found[at, at] = np.kron(np.eye(len(left)), unfolded @ unfolded.T)
+            # A change of the factor inside its own span is one of the core.
+            shaped = np.moveaxis(self.core, k, 0)
+            crossed = np.einsum("is,r...->irs...", left, shaped)
+            crossed = np.moveaxis(crossed, 2, k + 2)
+            found[at, edges[order] :] = crossed.reshape(left.size, -1)
+            found[edges[order] :, at] = found[at, edges[order] :].T
+            for j in range(k):
+                right = self.factors[j]
+                both = np.moveaxis(self.core, (k, j), (0, 1))
+                both = both.reshape(both.shape[0], both.shape[1], -1)
+                inner = np.einsum("abx,cdx->abcd", both, both, optimize=True)
+                block = np.einsum("ic,jb,abcd->iajd", left, right, inner, optimize=True)
+                there = slice(edges[j], edges[j + 1])
+                found[at, there] = block.reshape(left.size, right.size)
+                found[there, at] = found[at, there].T
+        found[edges[order] :, edges[order] :] = np.eye(self.core.size)
+        return found
+
+    def squared_norm(self) -> float:
+        """Of factors with orthonormal columns, as `metric`."""
+        return float((self.core**2).sum())
+
+    def norm_gradient(self) -> Array:
+        parts = []
+        for k, factor in enumerate(self.factors):
+            unfolded = np.moveaxis(self.core, k, 0).reshape(factor.shape[1], -1)
+            parts.append((factor @ (unfolded @ unfolded.T)).ravel())
+        return np.concatenate([*parts, self.core.ravel()])
+
+    def sweep(self, design: Design, targets: Array, ridge: float) -> TuckerWeights:
+        weights, half, left = self.balanced(), None, np.empty(0)
+        for k in range(len(self.factors)):
+            d, rank = weights.factors[k].shape
+            if k in (0, design.split):
+                half = design.half(weights.factors, k, columns=False)
+            left = design.by_all(weights.factors, k, half)
+            part = weights._derivative(left, k).reshape(-1, d * rank)
+            unfolded = np.moveaxis(weights.core, k, 0).reshape(rank, -1)
+            gram = part.T @ part + ridge * np.kron(np.eye(d), unfolded @ unfolded.T)
+            solved = solve_ridge(gram, part.T @ targets.ravel()).reshape(d, rank)
+            weights = weights._with_orthonormal(k, solved)
+        scores = (left @ weights.factors[-1]).reshape(design.n_rows, -1)
+        gram = scores.T @ scores + ridge * np.eye(scores.shape[1])
+        core = solve_ridge(gram, scores.T @ targets).reshape(self.core.shape)
+        return replace(weights, core=core)
+
+    def _with_orthonormal(self, mode: int, factor: Array) -> TuckerWeights:
+        """Another factor, made orthonormal; the core takes what it was."""
+        q, r = np.linalg.qr(factor)
+        core = np.moveaxis(np.tensordot(r, self.core, axes=(1, mode)), 0, mode)
+        return TuckerWeights(core, (*self.factors[:mode], q, *self.factors[mode + 1 :]))
+
+    def balanced(self) -> TuckerWeights:
+        """Orthonormal factors; the core takes what they were."""
+        weights = self
+        for k, factor in enumerate(self.factors):
+            weights = weights._with_orthonormal(k, factor)
+        return weights
+
+    def smallest(self) -> TuckerWeights:
+        """U M and M^-1 G_(k) in every mode, with M M' = S^-1/2 (S^1/2 H S^1/2)^1/2 S^-1/2.
+
+        S = U'U and H = G_(k) G_(k)'. Of all M this has the smallest |U M|^2 + |M^-1 G_(k)|^2; a
+        few rounds make it so in all modes at once.
+        """
+        weights = self.balanced()
+        core, factors = weights.core, list(weights.factors)
+        roots = [np.eye(f.shape[1]) for f in factors]  # factor k is U_k roots[k]
+        for _ in range(_ROUNDS):
+            for k, root in enumerate(roots):
+                unfolded = np.moveaxis(core, k, 0).reshape(len(root), -1)
+                # With the orthonormal U in place of U root, S = I and H = root G G' root'.
+                spread = root @ unfolded
+                values, vectors = np.linalg.eigh(spread @ spread.T)
+                floor = np.finfo(float).eps * max(float(values[-1]), np.finfo(float).tiny)
+                scale = np.maximum(values, floor) ** 0.25
+                roots[k] = vectors * scale
+                change = (vectors / scale).T @ root
+                core = np.moveaxis(np.tensordot(change, core, axes=(1, k)), 0, k)
+        return TuckerWeights(core, tuple(f @ r for f, r in zip(factors, roots, strict=True)))
+
+    def dense(self) -> Array:
+        found = self.core
+        for k, factor in enumerate(self.factors):
+            found = np.moveaxis(np.tensordot(factor, found, axes=(1, k)), 0, k)
+        return found.reshape(math.prod(len(f) for f in self.factors), -1)
