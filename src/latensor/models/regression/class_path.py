@@ -121,7 +121,7 @@ def fit_classes(
         alphas = (float(settings.alpha),)
     found: list[ClassFit] = []
     n = regression.n_samples
-    point = _scaled(loss, regression, starts[0], b, alphas[0] * n)
+    point: LowRank | Fitted[LowRank] = _scaled(loss, regression, starts[0], b, alphas[0] * n)
     for alpha in alphas:
         ridge = Ridge(alpha * n)
         fitted = minimize(
