@@ -386,3 +386,37 @@ def test_bad_input_gets_one_line(run, tmp_path, monkeypatch, arguments, message)
     assert message in last
     assert "Traceback" not in result.output
     assert sorted(tmp_path.iterdir()) == before
+
+
+def labels_file(folder, rows):
+    path = folder / "modes.csv"
+    path.write_text("\n".join(",".join(row) for row in rows))
+    return path
+
+
+def test_labels_and_title_stand_on_the_page(run, file, tmp_path):
+    sample = ["sample", *(f"<s{i}>" for i in range(6))]
+    names = labels_file(tmp_path, [sample, ["wave"], ["", *(f"t{i}" for i in range(8))]])
+    out = tmp_path / "page.html"
+    result = run(file, "--rank", 2, "--labels", names, "--title", "My <tensor>", "--out", out)
+    assert result.exit_code == 0, result.output
+    page = out.read_text()
+    assert "My &lt;tensor&gt;" in page
+    assert "sample" in page
+    assert "&lt;s" in page
+    assert "<s0>" not in page
+
+
+@pytest.mark.parametrize(
+    ("rows", "more", "message"),
+    [
+        ([["a"], ["b"]], (), "has 2 lines, but the tensor has 3 modes"),
+        ([["a", "x"], ["b"], ["c"]], (), "line 1: 1 labels follow the name 'a'"),
+        ([["a"], ["b"], ["c"]], ("--tucker", "2"), "--labels goes with --rank"),
+        ([["a"], ["b"], ["c"]], ("--title", "x"), "--title is for a page"),
+    ],
+)
+def test_labels_that_do_not_fit_are_refused(run, file, tmp_path, rows, more, message):
+    result = run(file, "--labels", labels_file(tmp_path, rows), *more)
+    assert result.exit_code == 2
+    assert message in " ".join(result.output.split())

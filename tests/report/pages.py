@@ -15,10 +15,12 @@ from latensor.report import (
     Topic,
     TopicPage,
     TopicWord,
+    Trend,
     hellinger_distances,
     probable_words,
     relevant_words,
 )
+from latensor.report.reading import ranked_words
 
 SYLLABLES = ("ba", "ke", "li", "mo", "nu", "ra", "se", "ti", "vo", "zu")
 VOCABULARY = ["".join(pair) for pair in itertools.product(SYLLABLES, repeat=3)]
@@ -29,12 +31,22 @@ def planted_topics(count, n_words=400, seed=0):
     return rng.dirichlet(np.full(n_words, 0.05), count), rng.dirichlet(np.full(count, 2.0))
 
 
+def trend(kind, count, labels, name="column"):
+    """Fractions that move, one of them unknown."""
+    rng = np.random.default_rng(3)
+    table = rng.dirichlet(np.ones(count), len(labels))
+    table[1] = np.nan
+    documents = rng.integers(5, 50, len(labels))
+    return Trend(kind, name, labels, table, 0.1 * table, documents)
+
+
 def full_page(count=12, **changes):
     """A page with every part, of topics drawn at random."""
     topics, fractions = planted_topics(count)
     words = VOCABULARY[: topics.shape[1]]
     probable = probable_words(topics, fractions, words)
     typical = relevant_words(topics, fractions, words)
+    ranked = ranked_words(topics, fractions, words)
     levels = ("good", "caution", "bad")
     parts = {
         "title": "Planted corpus",
@@ -49,6 +61,7 @@ def full_page(count=12, **changes):
                 fraction=fractions[i],
                 words=probable[i],
                 typical_words=typical[i],
+                ranked_words=ranked[i],
                 documents=[
                     ExampleDocument(f"line {10 * i + j}", 0.9 - 0.1 * j, "some text " * 30)
                     for j in range(3)
@@ -80,6 +93,10 @@ def full_page(count=12, **changes):
             {"moments": 0.5, "refinement": 1.25},
             {"smallest document frequency": "3"},
         ),
+        "trends": [
+            trend("time", count, [f"{year}" for year in range(2010, 2022)]),
+            trend("group", count, [f"party {i}" for i in range(5)]),
+        ],
     }
     return TopicPage(**(parts | changes))
 
@@ -89,7 +106,8 @@ def hostile_page(text):
     words = [TopicWord(text, 0.5, 2.0), TopicWord("tame", 0.25, 1.0)]
     documents = [ExampleDocument(text, 0.5, text)]
     topics = [
-        Topic(i, 0.5, words, words, documents, text, 0.1, 0.2, "good", text) for i in range(3)
+        Topic(i, 0.5, words, words, documents, text, 0.1, 0.2, "good", text, words)
+        for i in range(3)
     ]
     return TopicPage(
         text,
@@ -104,4 +122,5 @@ def hostile_page(text):
         certificate=[Statement("bad", text, text, 1.0)],
         reproduction=Reproduction(text, text, 1, {text: text}, {text: 1.0}, {text: text}),
         created=text,
+        trends=[trend(kind, 3, [text, "b", "c"], text) for kind in ("time", "group")],
     )

@@ -364,7 +364,7 @@ def test_without_a_script_all_content_is_there(visit, width):
     card = driver.find_element(By.ID, "topic-4")
     assert all(word.text in card.text for word in page.topics[4].words)
     assert len(shown(driver, ".spot")) == COUNT
-    assert len(shown(driver, "svg.chart")) == 3
+    assert len(shown(driver, "#evidence svg.chart")) == 3
     card.find_element(By.TAG_NAME, "summary").send_keys(Keys.ENTER)
     assert "some text" in card.text
     driver.find_element(By.ID, "words-typical").send_keys(Keys.SPACE)
@@ -413,3 +413,49 @@ def test_the_policy_stops_what_is_smuggled_in(visit):
       return document.title;
     """
     assert driver.execute_script(script) != "taken"
+
+
+def words_shown(driver, topic=0):
+    return [e.text for e in shown(driver, f"#topic-{topic} .words bdi")]
+
+
+def test_a_slider_ranks_words_by_relevance(visit):
+    driver = visit()
+    by_frequency = words_shown(driver)
+    slider = driver.find_element(By.ID, "relevance")
+    for _ in range(10):
+        slider.send_keys(Keys.ARROW_LEFT)
+    by_lift = words_shown(driver)
+    assert len(by_lift) == len(by_frequency) == 10
+    assert by_lift != by_frequency
+    lifts = [
+        float(e.text.strip("×").replace(",", "")) for e in shown(driver, "#topic-0 .words span")
+    ]
+    assert lifts == sorted(lifts, reverse=True)
+    assert driver.find_element(By.ID, "relevance-value").text == "0: by lift"
+    slider.send_keys(Keys.END)
+    assert words_shown(driver) == by_frequency
+    # The two choices that need no script lead back to their own lists.
+    driver.find_element(By.CSS_SELECTOR, "label[for=words-typical]").click()
+    assert driver.find_element(By.ID, "relevance-value").text.startswith("0.6")
+    assert len(words_shown(driver)) == 10
+
+
+def test_without_a_script_there_is_no_slider(visit):
+    driver = visit(script=False)
+    assert shown(driver, "#relevance") == []
+    assert len(words_shown(driver)) == 10
+
+
+@pytest.mark.parametrize("name", ["full", "large"])
+@pytest.mark.parametrize("width", [400, 1400])
+def test_figures_of_time_and_groups_fit(visit, name, width):
+    driver = visit(name, width=width)
+    assert driver.execute_script("return document.documentElement.scrollWidth") <= width
+    figures = shown(driver, "#over-time .trends figure, #by-group .trends figure")
+    assert len(figures) == 16
+    sizes = driver.execute_script(
+        "return [...document.querySelectorAll('.trends:not(details .trends) svg text')]"
+        ".map(t => t.getBoundingClientRect().height)"
+    )
+    assert min(sizes) > 9

@@ -75,7 +75,7 @@ def test_a_page_is_well_formed_and_links_lead_somewhere(count):
     reader = Reader(topic_report(full_page(count)))
     ids = reader.ids()
     assert len(set(ids)) == len(ids)
-    targets = [a["href"][1:] for a in reader.named("a")]
+    targets = [a["href"][1:] for a in reader.named("a") if "download" not in a]
     assert set(targets) <= set(ids)
     labels = [a["aria-labelledby"] for _, a in reader.elements if "aria-labelledby" in a]
     assert set(labels) <= set(ids)
@@ -223,8 +223,11 @@ def test_no_text_becomes_markup(text):
     reader = Reader(hostile)
     # Empty command and snippet have no box; everything else stands exactly where it stood.
     if text.strip():
-        assert [tag for tag, _ in reader.elements] == [tag for tag, _ in tame.elements]
-        assert [set(a) for _, a in reader.elements] == [set(a) for _, a in tame.elements]
+        # A word that is longer than an excerpt is not marked in it.
+        kept, expected = (
+            [(tag, set(a)) for tag, a in each.elements if tag != "mark"] for each in (reader, tame)
+        )
+        assert kept == expected
         assert shorten(text, 60) in " ".join(reader.text)
     assert not any(name.startswith("on") for _, a in reader.elements for name in a)
     hostile.encode("utf-8")
@@ -272,7 +275,9 @@ def test_nothing_is_loaded_and_no_style_attribute_is_used():
         assert "src" not in attributes
         assert not tag.startswith(("img", "iframe", "object", "embed"))
         if "href" in attributes:
-            assert attributes["href"].startswith("data:" if tag == "link" else "#")
+            kept = {"link": "data:image/svg", "a": "#"}[tag]
+            kept = "data:text/csv" if "download" in attributes else kept
+            assert attributes["href"].startswith(kept)
     for name in ("page.css", "page.js"):
         source = (resources.files("latensor.report") / name).read_text(encoding="utf-8")
         assert not re.search(r"url\(|@import|fetch\(|https?://(?!www\.w3\.org/2000/svg)", source)

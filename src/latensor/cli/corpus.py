@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from latensor.cli.intervals import column_of, read_intervals
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter
 from latensor.cli.wording import Wording
@@ -46,6 +47,7 @@ class Reading:
     min_df, max_df : int or fraction
     stop_words : "english", "none" or the path of a file
     max_features : int
+    date, group : names of the columns that say when a document is from and what it belongs to
     """
 
     file: Path
@@ -57,6 +59,8 @@ class Reading:
     max_df: float | None = None
     stop_words: str | None = None
     max_features: int | None = None
+    date: str | None = None
+    group: str | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +74,7 @@ class Corpus:
     settings : the choices that were made, as arguments of `read_documents`
     remarks : what was read and what was left out, a sentence each
     advice : str, what the user may want to do, or nothing
+    intervals : of time and groups, by kind and name of the column
     """
 
     documents: Any
@@ -77,11 +82,13 @@ class Corpus:
     settings: dict[str, Any]
     remarks: list[str] = field(default_factory=list)
     advice: str = ""
+    intervals: dict[tuple[str, str], Any] = field(default_factory=dict)
 
 
 @contextmanager
 def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
     """Read a file and choose its words; temporary files are gone when the block ends."""
+    intervals, missing = read_intervals(reading)
     with WORDING.errors():
         words = None if reading.vocabulary is None else read_vocabulary(reading.vocabulary)
         plain = open_source(reading, words, meter)
@@ -101,13 +108,15 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
         names = plain.vocabulary or [str(column) for column in range(plain.n_features)]
         documents = SelectedWords(kept_file, kept, [names[j] for j in kept.tolist()])
         remarks = _remarks(settings, counted, kept, allowed, reading)
-        texts = plain if is_text else None
-        yield Corpus(documents, texts, settings, remarks, _advice(reading, documents.vocabulary))
+        remarks[1:1] = missing
+        advice = _advice(reading, documents.vocabulary)
+        yield Corpus(documents, plain if is_text else None, settings, remarks, advice, intervals)
 
 
 def open_source(reading: Reading, words: list[str] | None, meter: TopicMeter) -> Any:
     """The documents of a file, counted by given words or by all of its own."""
-    more: dict[str, Any] = {"format": reading.format, "text_column": _column(reading)}
+    column = column_of(reading, reading.text_column)
+    more: dict[str, Any] = {"format": reading.format, "text_column": column}
     if reading.token_pattern is not None:
         more["token_pattern"] = reading.token_pattern
     found = read_documents(reading.file, vocabulary=words, progress=meter.reading, **more)
@@ -116,16 +125,6 @@ def open_source(reading: Reading, words: list[str] | None, meter: TopicMeter) ->
         more["lowercase"] = False
         found = read_documents(reading.file, vocabulary=words, progress=meter.reading, **more)
     return found
-
-
-def _column(reading: Reading) -> str | int | None:
-    """A column by name or, in a table without header line, by number."""
-    name = reading.text_column
-    if name is None or not name.isdecimal():
-        return name
-    suffixes = {suffix.lower() for suffix in reading.file.suffixes}
-    is_table = reading.format == "csv" or (not reading.format and suffixes & {".csv", ".tsv"})
-    return int(name) if is_table else name
 
 
 def _settings(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from latensor.cli.findings import (
     save,
     say,
 )
+from latensor.cli.mode_names import read_mode_labels
 from latensor.cli.options import (
     Target,
     array_option,
@@ -47,6 +49,7 @@ Examples:
   latensor decompose photo.jpg --tucker 50,50,3       a core of 50 x 50 x 3
   latensor decompose spectra.npy --tucker 0.99        as small as holds 99 % of the energy
   latensor decompose gaps.npy --rank 2 --missing nan  fit only what was measured
+  latensor decompose spectra.npy --labels modes.csv --title Spectra --out page.html
 """
 
 
@@ -117,7 +120,14 @@ def _read_entry(word: str, value: str) -> int | float | None:
     metavar="NAME",
     help="The opposite of --mask: True is missing; nan stands for all NaN entries.",
 )
+@click.option(
+    "--labels",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="CSV with a line per mode: its name, and a label for every index; with --rank.",
+)
 @seed_option
+@click.option("--title", metavar="TEXT", help="What the page calls it.  [default: FILE]")
 @click.option(
     "--out",
     type=Target(),
@@ -136,7 +146,9 @@ def decompose(
     array: str | None,
     mask: str | None,
     missing: str | None,
+    labels: Path | None,
     seed: int,
+    title: str | None,
     out: Path | None,
 ) -> None:
     """Decompose the tensor in FILE and say how far to trust the result.
@@ -147,16 +159,24 @@ def decompose(
         raise Refusal("--rank and --tucker exclude each other: give one of them")
     if tucker is not None and ridge:
         raise Refusal("--ridge goes with --rank, not with --tucker")
+    if tucker is not None and labels is not None:
+        raise Refusal("--labels goes with --rank, not with --tucker")
+    if title is not None and (out is None or out.suffix.lower() not in (".html", ".htm")):
+        raise Refusal("--title is for a page: give --out page.html")
     options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "tol": tol}
     if tucker is None:
         options["ridge"] = ridge
 
     def execute() -> Run:
         source = read_input(file, array, mask, missing)
-        return _execute(Run(source, console, seed, options), rank, tucker)
+        named = None if labels is None else read_mode_labels(labels, source.shape)
+        run = _execute(Run(source, console, seed, options), rank, tucker)
+        if named is not None:
+            run.found = replace(run.found, mode_labels=named)
+        return run
 
     show = print_components if tucker is None else print_tucker
-    inputs = [file, *(Path(name) for name in (mask, missing) if name is not None)]
+    inputs = [file, *(Path(name) for name in (mask, missing, labels) if name is not None)]
     with errors_in_one_line(), printing() as console:
         if out is None:
             show(execute())
@@ -164,7 +184,7 @@ def decompose(
         if out.suffix.lower() in (".html", ".htm"):
             check_outputs({"--out": out}, inputs)
             run = execute()
-            run.found.report(out, title=file.name)
+            run.found.report(out, title=title or file.name)
             show(run)
             say(console, f"The page is in {out}")
             return

@@ -121,6 +121,7 @@ def _described(
         names=wish.names or getattr(texts, "names", None),
         n_words=wish.n_words,
         n_examples=n_examples,
+        intervals=corpus.intervals,
         reproduction=reproduction,
     )
 
@@ -154,6 +155,11 @@ def _snippet(reading: Reading, settings: dict[str, Any], wish: Wish) -> str:
         "model.fit(documents)",
         f"model.top_words({wish.n_words})",
     ]
+    for method, column in (("topics_over_time", reading.date), ("topics_by_group", reading.group)):
+        if column is not None:
+            read = f"lt.sources.read_column({str(reading.file)!r}, {column!r})"
+            more = ', "calendar"' if method == "topics_over_time" else ""
+            lines.append(f"model.{method}(documents, {read}{more})")
     return "\n".join(lines)
 
 

@@ -24,16 +24,19 @@ from latensor.cli.shards import (
     print_learned_topics,
 )
 from latensor.cli.topic_run import Wish, learn, print_topics
-from latensor.report import write_report
-from latensor.whole_files import check_outputs
+from latensor.report import TopicPage, write_report
+from latensor.report.csv_link import csv_text, topic_rows
+from latensor.whole_files import check_outputs, whole_text
 
 _EXAMPLES = 3
+_PAGES = (".html", ".htm")
 _EPILOG = """\b
 Examples:
   latensor topics reviews.txt                        one document per line; choose how many topics
   latensor topics reviews.jsonl.gz --text-column body --topics 40 --out report.html
   latensor topics reviews.csv --stop-words none --min-df 0.001 --save model.npz
   latensor topics speeches --topics 12 --title Speeches --out report.html    a folder of texts
+  latensor topics speeches.csv --date year --group party --out report.html   topics over time
   latensor topics docword.nips.txt.gz --vocab vocab.nips.txt --topics 50
   latensor topics --apply model.npz new.txt --out mixtures.csv
   latensor topics 'shards/*.jsonl.gz' --engine dask://127.0.0.1:8786 --topics 50 --save model.npz
@@ -46,6 +49,8 @@ _LEARNING = {
     "stop_words": "--stop-words",
     "keep_stop_words": "--keep-stop-words",
     "title": "--title",
+    "date": "--date",
+    "group": "--group",
     "max_features": "--max-features",
     "seed": "--seed",
     "refine": "--refine",
@@ -107,13 +112,25 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 @click.option(
     "--format",
     "kind",
-    type=click.Choice(["uci", "ldac", "text", "jsonl", "csv"]),
-    help="What FILE is; told from its content unless given. text is one document per line.",
+    type=click.Choice(["uci", "ldac", "text", "jsonl", "csv", "parquet"]),
+    help="What FILE is; told from its content by default. text is one document per line.",
 )
 @click.option(
     "--text-column",
     metavar="NAME",
-    help="The member of jsonl or the column of csv that holds the text.  [default: text]",
+    help="The member of jsonl or the column of csv or parquet that holds the text.  "
+    "[default: text]",
+)
+@click.option(
+    "--date",
+    metavar="COLUMN",
+    help="The column that says when a document is from (2026-11-17, a year or a number): the "
+    "report shows the topics over time.",
+)
+@click.option(
+    "--group",
+    metavar="COLUMN",
+    help="The column that says what a document belongs to: the report shows the topics by group.",
 )
 @click.option(
     "--token-pattern",
@@ -169,7 +186,8 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
     "--out",
     type=Target(),
     metavar="FILE",
-    help="Where to write the report (.html) or, with --apply, the fractions (.csv or .npz).",
+    help="Where to write the report (.html) or the words of the topics (.csv); with --apply the "
+    "fractions (.csv or .npz).",
 )
 @click.option("--title", metavar="TEXT", help="What the report calls it.  [default: FILE]")
 @click.option(
@@ -190,9 +208,9 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
     """Learn the topics of the documents in FILE and say how far to trust them.
 
     FILE is text with one document per line, JSON lines, CSV, or word counts (UCI bag-of-words,
-    LDA-C), plain or compressed by gzip; or a folder with a text file for every document. Texts are
-    lowercased. Without --out and --save nothing is
-    written. Topics and documents count from 0, as in Python.
+    LDA-C), plain or compressed by gzip; Parquet; or a folder with a text file for every document.
+    Texts are lowercased. Without --out and --save nothing is written. Topics and documents count
+    from 0, as in Python.
 
     With --apply, FILE is read with the words of a saved model, and the fraction of every topic in
     every document goes to --out or, as CSV, to the standard output.
@@ -211,6 +229,8 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
         max_df=options["max_df"],
         stop_words=options["stop_words"],
         max_features=options["max_features"],
+        date=options["date"],
+        group=options["group"],
     )
     out, save = options["out"], options["save"]
     with errors_in_one_line():
@@ -222,10 +242,13 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             with printing(stderr=True) as console:
                 apply_model(model, reading, out, options["jobs"], console)
             return
+        if options["out"] is None and (reading.date or reading.group):
+            raise Refusal("--date and --group change the report only: give --out report.html")
         if is_sharded(reading.file, options["engine"]):
+            _refuse_columns(reading)
             _learn_shards(reading, {**options, "command": _command(context)}, out, save)
             return
-        _check_suffix(out, (".html", ".htm"))
+        _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
         check_outputs({"--out": out, "--save": save}, _inputs(reading))
         with printing() as console:
             _learn(reading, options, _command(context), out, save, console)
@@ -235,7 +258,7 @@ def _learn_shards(
     reading: Reading, options: dict[str, Any], out: Path | None, save: Path | None
 ) -> None:
     """Many files, whose documents are not kept here: a report shows the first of each."""
-    _check_suffix(out, (".html", ".htm"))
+    _check_suffix(out, (*_PAGES, ".csv"))
     check_outputs({"--out": out, "--save": save}, [])
     settings = {
         "n_components": options["topics"],
@@ -248,7 +271,7 @@ def _learn_shards(
         if save is not None:
             model.save(save)
         if out is not None and page is not None:
-            write_report(page, out)
+            _write(page, out)
         print_learned_topics(model, options["words"], console)
         if save is not None:
             say(console, f"The model is in {save}")
@@ -278,12 +301,29 @@ def _learn(
     if save is not None:
         learned.model.save(save)
     if out is not None:
-        write_report(learned.page, out)
+        _write(learned.page, out)
     print_topics(learned, console)
     if save is not None:
         say(console, f"The model is in {save}")
     if out is not None:
         say(console, f"The report is in {out}")
+
+
+def _write(page: TopicPage, out: Path) -> None:
+    if out.suffix.lower() == ".csv":
+        with whole_text(out) as stream:
+            stream.write(csv_text(topic_rows(page)))
+    else:
+        write_report(page, out)
+
+
+def _refuse_columns(reading: Reading) -> None:
+    for option, name in (("--date", reading.date), ("--group", reading.group)):
+        if name is not None:
+            raise Refusal(
+                f"{option}={name} is for one file that is read here: leave out --engine and '*', "
+                "or call topics_over_time and topics_by_group in Python"
+            )
 
 
 def _refuse_learning(context: click.Context) -> None:

@@ -12,6 +12,7 @@ from latensor.report.description import (
     Topic,
     TopicPage,
     TopicWord,
+    Trend,
 )
 from latensor.report.model_page import model_report, model_summary, write_model_report
 from latensor.report.page import topic_report
@@ -31,6 +32,7 @@ __all__ = [
     "Topic",
     "TopicPage",
     "TopicWord",
+    "Trend",
     "hellinger_distances",
     "model_report",
     "model_summary",

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from latensor.report.description import ExampleDocument, Topic, TopicPage, TopicWord
+from latensor.report.context import Highlighter
+from latensor.report.csv_link import csv_link, topic_rows
+from latensor.report.description import Topic, TopicPage, TopicWord
 from latensor.report.markup import Markup, element, joined, shorten
 from latensor.report.wording import (
     MARKS,
@@ -93,6 +95,9 @@ def _controls(page: TopicPage) -> list[Markup | None]:
             [("probable", "most frequent"), ("typical", "most typical")],
             "words-",
         )
+    slider = None
+    if any(topic.ranked_words for topic in topics):
+        slider = _slider(max(len(topic.words) for topic in topics))
     tools: list[Markup | None] = []
     if len(topics) > 1:
         tools.append(
@@ -111,11 +116,35 @@ def _controls(page: TopicPage) -> list[Markup | None]:
             )
         )
         tools.append(_choice("sort", "Sort by", sortings, "sort-", script_only=True))
-    tools.append(words)
+    tools += [words, slider]
     return [
         element("div", tools, class_="controls"),
         element("p", id="list-status", role="status", class_="quiet") if len(topics) > 1 else None,
+        element("p", csv_link(topic_rows(page), "topics.csv", "Words of all topics as CSV")),
     ]
+
+
+def _slider(n_words: int) -> Markup:
+    """The weight of frequency against lift (Sievert and Shirley 2014), which ranks words anew."""
+    return element(
+        "div",
+        element("label", "Relevance λ", for_="relevance"),
+        element(
+            "input",
+            id="relevance",
+            type="range",
+            min="0",
+            max="1",
+            step="0.1",
+            value="1",
+            autocomplete="off",
+            data_words=str(n_words),
+            aria_describedby="relevance-value",
+        ),
+        element("output", "1: by frequency", id="relevance-value", for_="relevance"),
+        class_="relevance script-only",
+        hidden=True,
+    )
 
 
 def _choice(
@@ -187,8 +216,9 @@ def _card(topic: Topic, near: Sequence[Topic], order: Mapping[str, int]) -> Mark
         ),
         _words(topic.words, "probable", "Most frequent words"),
         _words(topic.typical_words or topic.words, "typical", "Most typical words"),
+        _words(topic.ranked_words, "ranked", "Words by relevance") if topic.ranked_words else None,
         _measures(topic),
-        _documents(topic.documents),
+        _documents(topic),
         _near(near),
         id=identity,
         class_="card",
@@ -212,7 +242,8 @@ def _chip(topic: Topic) -> Markup | None:
 
 def _words(words: Sequence[TopicWord], kind: str, label: str) -> Markup:
     most = max(word.probability for word in words) or 1.0
-    lifted = kind == "typical" and all(word.lift is not None for word in words)
+    lifted = kind != "probable" and all(word.lift is not None for word in words)
+    ranked = kind == "ranked" and lifted
     rows = []
     for word in words:
         width = round(100 * word.probability / most)
@@ -223,6 +254,8 @@ def _words(words: Sequence[TopicWord], kind: str, label: str) -> Markup:
                 element("i", class_=f"b w{width}"),
                 element("b", percent(word.probability)),
                 element("span", times(word.lift or 0.0)) if lifted else None,
+                data_p=f"{word.probability:.4g}" if ranked else None,
+                data_lift=f"{word.lift:.4g}" if ranked else None,
             )
         )
     return element("ol", rows, class_=f"words {kind}{' lifted' * lifted}", aria_label=label)
@@ -249,9 +282,11 @@ def _measures(topic: Topic) -> Markup | None:
     )
 
 
-def _documents(documents: Sequence[ExampleDocument]) -> Markup | None:
+def _documents(topic: Topic) -> Markup | None:
+    documents = topic.documents
     if not documents:
         return None
+    shown = Highlighter([word.text for word in (*topic.words, *topic.typical_words)])
     rows = [
         element(
             "li",
@@ -261,7 +296,7 @@ def _documents(documents: Sequence[ExampleDocument]) -> Markup | None:
                 element("span", f"{percent(document.fraction)} of it", class_="value"),
                 class_="document-name",
             ),
-            element("blockquote", shorten(document.excerpt, _EXCERPT_LENGTH), dir="auto")
+            element("blockquote", shown.excerpt(document.excerpt, _EXCERPT_LENGTH), dir="auto")
             if document.excerpt.strip()
             else None,
         )

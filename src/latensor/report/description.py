@@ -75,6 +75,8 @@ class Topic:
     words : its most probable words, best first; at least one
     typical_words : its words by relevance, which favours words that are rare elsewhere; may be
         empty
+    ranked_words : the words that some relevance brings to the front, for the page to rank anew;
+        may be empty
     documents : documents that show it; may be empty
     name : str, what a person calls it; without it the page shows the first words
     coherence : float or None, NPMI of its first words, from -1 to 1
@@ -94,6 +96,7 @@ class Topic:
     split_half_distance: float | None = None
     trust: Level | None = None
     trust_note: str = ""
+    ranked_words: Sequence[TopicWord] = ()
 
     def __post_init__(self) -> None:
         require_count(self.number, "number of a topic")
@@ -110,6 +113,48 @@ class Topic:
             require_finite(self.split_half_distance, f"split_half_distance of {where}", least=0.0)
         if self.trust is not None:
             require_level(self.trust, f"trust of {where}")
+
+
+@dataclass(frozen=True, eq=False)
+class Trend:
+    """Fractions of the topics in intervals of time or in groups of documents.
+
+    Attributes
+    ----------
+    kind : "time" or "group"
+    name : str, the column that it comes from
+    labels : (g,) what the intervals or groups are called
+    fractions : (g, k), of every topic in the words of a group; NaN where there are none
+    errors : (g, k), standard errors; NaN where they are not known
+    n_documents : (g,) ints
+    """
+
+    kind: Literal["time", "group"]
+    name: str
+    labels: Sequence[str]
+    fractions: Any
+    errors: Any
+    n_documents: Sequence[int]
+
+    def __post_init__(self) -> None:
+        require_text(self.name, "name of a trend")
+        if self.kind not in ("time", "group"):
+            raise InvalidInputError(f"kind={self.kind!r} of a trend must be 'time' or 'group'")
+        for label in self.labels:
+            require_text(label, f"label of {self.name!r}")
+        count = len(self.labels)
+        for part in ("fractions", "errors"):
+            table = np.array(getattr(self, part), dtype=np.float64)
+            if table.ndim != 2 or len(table) != count or not count:
+                raise InvalidInputError(
+                    f"{part} of {self.name!r} have shape {table.shape}, and {count} labels need "
+                    f"({count}, topics)"
+                )
+            object.__setattr__(self, part, table)
+        if self.fractions.shape != self.errors.shape or len(self.n_documents) != count:
+            raise InvalidInputError(f"parts of {self.name!r} differ in length")
+        if np.nanmin(self.fractions, initial=0.0) < 0 or np.isinf(self.fractions).any():
+            raise InvalidInputError(f"fractions of {self.name!r} must be finite and at least 0")
 
 
 @dataclass(frozen=True)
@@ -275,6 +320,7 @@ class TopicPage:
     n_empty_documents : int, documents without any word of the vocabulary, which were dropped
     n_short_documents : int, documents of fewer than three words, used for what they can give
     distances : (k, k) array or None, how far apart the topics are, in the order of `topics`
+    trends : the topics over time and by group, columns in the order of `topics`; may be empty
     spectrum, refinement, choice, reproduction : or None
     certificate : findings, in the order in which they are shown
     verdict : "good", "caution", "bad" or None: how far to trust the whole; None is the worst of
@@ -297,6 +343,7 @@ class TopicPage:
     verdict: Level | None = None
     reproduction: Reproduction | None = None
     created: str = ""
+    trends: Sequence[Trend] = ()
 
     def __post_init__(self) -> None:
         require_text(self.title, "title")
@@ -314,6 +361,12 @@ class TopicPage:
         numbers = [topic.number for topic in self.topics]
         if len(set(numbers)) < len(numbers):
             raise InvalidInputError(f"numbers of the topics repeat: {numbers}")
+        for trend in self.trends:
+            if trend.fractions.shape[1] != len(numbers):
+                raise InvalidInputError(
+                    f"fractions of {trend.name!r} have {trend.fractions.shape[1]} columns for "
+                    f"{len(numbers)} topics"
+                )
         if self.verdict is not None:
             require_level(self.verdict, "verdict")
         if self.distances is not None:

@@ -27,7 +27,7 @@
     for (const { card, row, text } of lines) {
       const found = wanted !== "" && text.includes(wanted);
       row.classList.toggle("found", found);
-      if (found) kept.add(card);
+      if (found && !row.parentNode.matches(".ranked")) kept.add(card);
     }
     for (const card of cards) card.hidden = !kept.has(card);
     for (const mark of [...spots, ...names]) {
@@ -47,6 +47,38 @@
 
   find?.addEventListener("input", filter);
   for (const choice of all("input[name=sort]")) choice.addEventListener("change", sort);
+
+  // Relevance: the weight of a word's frequency in the topic against its lift ranks words anew.
+  const relevance = byId("relevance");
+
+  function rank(lists) {
+    const weight = +relevance.value;
+    for (const words of lists) {
+      const score = ({ dataset: { p, lift } }) => weight * Math.log(p) + (1 - weight) * Math.log(lift);
+      const rows = all("li", words).sort((a, b) => score(b) - score(a) || b.dataset.p - a.dataset.p);
+      rows.forEach((row, i) => { row.hidden = i >= +relevance.dataset.words; });
+      words.append(...rows);
+    }
+  }
+
+  function say(weight, ranked) {
+    const what = weight === 1 ? "by frequency" : weight === 0 ? "by lift" : "frequency and lift";
+    byId("relevance-value").textContent = `${weight}: ${what}`;
+    relevance.setAttribute("aria-valuetext", `${weight}, ${what}`);
+    root.classList.toggle("by-relevance", ranked);
+  }
+
+  relevance?.addEventListener("input", () => {
+    rank(all(".words.ranked"));
+    say(+relevance.value, true);
+  });
+  for (const choice of all("input[name=words]")) {
+    choice.addEventListener("change", () => {
+      if (!relevance) return;
+      relevance.value = choice.value === "typical" ? 0.6 : 1;
+      say(+relevance.value, false);
+    });
+  }
 
   // Selecting a topic: the address says which, so that links and the back button work.
   const panel = byId("selected-content");

@@ -10,6 +10,7 @@ from latensor.report.markup import Markup, element, shorten
 from latensor.report.overview import overview
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_map import topic_map
+from latensor.report.trends import trends
 from latensor.report.wording import percent
 
 # Fraction of the differences from which on a map needs no word of warning.
@@ -35,6 +36,7 @@ def topic_report(page: TopicPage) -> str:
         ("overview", "Overview", overview(page)),
         ("map", "Map", _map(page)),
         ("topics", "Topics", cards(page)),
+        *trends(page),
         ("certificate", "Trust", certificate(page)),
         ("evidence", "Evidence", evidence(page)),
         ("reproduce", "Reproduce", reproducing(page.reproduction)),

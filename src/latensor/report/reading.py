@@ -87,6 +87,46 @@ def relevant_words(
     return found
 
 
+def ranked_words(
+    topics: Any, fractions: Any, vocabulary: Sequence[str] | None = None, n_words: int = 10
+) -> list[tuple[TopicWord, ...]]:
+    """The words of each topic that are among the `n_words` most relevant ones at some balance.
+
+    The balances are 0, 0.1, ..., 1: enough for a page to rank words by any of them.
+
+    Parameters
+    ----------
+    topics, fractions, vocabulary, n_words : as for `relevant_words`
+
+    Returns
+    -------
+    list of k tuples of TopicWord, most probable first
+    """
+    probabilities, weights = _checked(topics, fractions)
+    wanted = check_positive_int(n_words, "n_words")
+    corpus = np.maximum(weights @ probabilities, 1e-12)
+    found = []
+    for row in probabilities:
+        possible = np.flatnonzero(row > 0)
+        logarithm, lift = np.log(row[possible]), np.log(row[possible] / corpus[possible])
+        chosen: set[int] = set()
+        for tenths in range(11):
+            score = tenths / 10 * logarithm + (1 - tenths / 10) * lift
+            chosen |= set(np.argsort(-score, kind="stable")[:wanted].tolist())
+        order = sorted(chosen, key=lambda j: (-logarithm[j], j))
+        found.append(
+            tuple(
+                TopicWord(
+                    str(possible[j]) if vocabulary is None else str(vocabulary[possible[j]]),
+                    min(float(row[possible[j]]), 1.0),
+                    float(np.exp(lift[j])),
+                )
+                for j in order
+            )
+        )
+    return found
+
+
 def hellinger_distances(topics: Any) -> Floats:
     """How far apart topics are, from 0 (the same) to 1 (no word in common).
 

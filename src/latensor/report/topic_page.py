@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import metadata
 from typing import Any, Protocol
 
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
+from latensor.models.topics.exploration import FractionSums, Intervals, TopicFractions
 from latensor.report.description import (
     CountChoice,
     CountEvidence,
@@ -22,8 +23,14 @@ from latensor.report.description import (
     Statement,
     Topic,
     TopicPage,
+    Trend,
 )
-from latensor.report.reading import hellinger_distances, probable_words, relevant_words
+from latensor.report.reading import (
+    hellinger_distances,
+    probable_words,
+    ranked_words,
+    relevant_words,
+)
 
 _PACKAGES = ("latensor", "numpy", "scipy", "numba", "scikit-learn")
 _VERDICTS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
@@ -56,12 +63,14 @@ class CorpusFractions:
     n_tokens : int, words in all
     leading : for every topic its documents as (number, fraction), largest fraction first
     contents : number of a leading document to (columns of its words, counts)
+    trends : fractions in intervals and groups, by kind and name
     """
 
     fractions: Any
     n_tokens: int
     leading: list[list[tuple[int, float]]]
     contents: Mapping[int, tuple[Any, Any]]
+    trends: Mapping[tuple[str, str], TopicFractions] = field(default_factory=dict)
 
 
 def page_of(
@@ -73,6 +82,7 @@ def page_of(
     names: Callable[[int], str] | Sequence[str] | None = None,
     n_words: int = 10,
     n_examples: int = 3,
+    intervals: Mapping[tuple[str, str], Intervals] | None = None,
     reproduction: Reproduction | None = None,
     created: str = "",
 ) -> TopicPage:
@@ -88,13 +98,15 @@ def page_of(
     names : what documents are called, by number; default "document 12", counted from 0
     n_words : int, words of a topic
     n_examples : int, documents that show a topic; 0 for none
+    intervals : of time and groups, what the documents belong to by kind ("time" or "group") and
+        the name of the column: the page then shows how topics differ between them
     reproduction : how to get the same model again; seed, versions and stages are filled in
     created : str, when, if the page shall say so
     """
     if n_examples < 0:
         raise InvalidInputError(f"n_examples={n_examples} must be at least 0")
     vocabulary = _vocabulary(model)
-    corpus = corpus_fractions(model, documents, n_examples)
+    corpus = corpus_fractions(model, documents, n_examples, intervals)
     if excerpts is None:
         excerpts = getattr(documents, "excerpts", None)
     examples = _examples(corpus, excerpts, _namer(names), vocabulary, n_examples)
@@ -115,10 +127,19 @@ def page_of(
         verdict=None if certificate is None else _VERDICTS.get(certificate.verdict),
         reproduction=_completed(reproduction or Reproduction(), model),
         created=created,
+        trends=[
+            Trend(kind, name, list(map(str, found.labels)), *found.tables())  # type: ignore[arg-type]
+            for (kind, name), found in corpus.trends.items()
+        ],
     )
 
 
-def corpus_fractions(model: Any, documents: _Documents, n_examples: int = 0) -> CorpusFractions:
+def corpus_fractions(
+    model: Any,
+    documents: _Documents,
+    n_examples: int = 0,
+    intervals: Mapping[tuple[str, str], Intervals] | None = None,
+) -> CorpusFractions:
     """How much of a corpus every topic has, and the documents that have most of it.
 
     Parameters
@@ -126,8 +147,10 @@ def corpus_fractions(model: Any, documents: _Documents, n_examples: int = 0) -> 
     model : fitted topic model with k topics
     documents : source of batches (n_b, V)
     n_examples : int, documents that will be shown for a topic
+    intervals : what the documents belong to, of time or groups
     """
     k = len(model.components_)
+    sums = {key: FractionSums(found, k) for key, found in (intervals or {}).items()}
     fractions, n_tokens, first = np.zeros(k), 0.0, 0
     best = [np.empty((0, 3)) for _ in range(k)]
     contents: dict[int, tuple[Any, Any]] = {}
@@ -136,6 +159,8 @@ def corpus_fractions(model: Any, documents: _Documents, n_examples: int = 0) -> 
         lengths = np.asarray(batch.sum(axis=1), dtype=np.float64).ravel()
         fractions += lengths @ mixtures
         n_tokens += float(lengths.sum())
+        for each in sums.values():
+            each.add(mixtures, lengths)
         if n_examples:
             for topic in range(k):
                 best[topic] = _best(
@@ -153,6 +178,7 @@ def corpus_fractions(model: Any, documents: _Documents, n_examples: int = 0) -> 
         round(n_tokens),
         [[(int(number), float(fraction)) for number, fraction, _ in table] for table in best],
         contents,
+        {key: each.finish() for key, each in sums.items()},
     )
 
 
@@ -223,6 +249,7 @@ def _topics(
     k = len(model.components_)
     words = probable_words(model.components_, corpus.fractions, vocabulary, n_words)
     typical = relevant_words(model.components_, corpus.fractions, vocabulary, n_words)
+    ranked = ranked_words(model.components_, corpus.fractions, vocabulary, n_words)
     coherent = _coherence(model, documents)
     distances = [np.nan] * k if certificate is None else certificate.split_half
     levels = [None] * k if certificate is None else certificate.topic_levels()
@@ -232,6 +259,7 @@ def _topics(
             fraction=float(corpus.fractions[j]),
             words=words[j],
             typical_words=typical[j],
+            ranked_words=ranked[j],
             documents=examples[j],
             coherence=coherent[j],
             split_half_distance=None if np.isnan(distances[j]) else float(distances[j]),

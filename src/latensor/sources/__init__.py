@@ -3,7 +3,7 @@
 from latensor.sources.alignment import read_alignment
 from latensor.sources.batches import BatchSource
 from latensor.sources.collections import from_dask, from_spark
-from latensor.sources.files import read_documents
+from latensor.sources.files import read_column, read_documents
 from latensor.sources.matrix import MatrixSource
 from latensor.sources.partitions import Partitioned, partitions
 from latensor.sources.shard_files import shards
@@ -25,6 +25,7 @@ __all__ = [
     "from_spark",
     "partitions",
     "read_alignment",
+    "read_column",
     "read_documents",
     "robinson_foulds",
     "shards",

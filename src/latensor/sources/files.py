@@ -21,7 +21,7 @@ from latensor.sources.tokens import TOKEN_PATTERN, Tokenizer
 from latensor.sources.vocabulary import as_vocabulary
 from latensor.sources.words import WordChoice, select
 
-_FORMATS = ("uci", "ldac", "text", "jsonl", "csv")
+_FORMATS = ("uci", "ldac", "text", "jsonl", "csv", "parquet")
 _SUFFIXES = {
     ".ldac": "ldac",
     ".json": "jsonl",
@@ -29,7 +29,10 @@ _SUFFIXES = {
     ".ndjson": "jsonl",
     ".csv": "csv",
     ".tsv": "csv",
+    ".parquet": "parquet",
+    ".pq": "parquet",
 }
+_TABLES = ("jsonl", "csv", "parquet")
 _LDAC_LINE = re.compile(rb"\d+(?:[ \t]+\d+:\d+)*[ \t]*")
 _SNIFFED_LINES = 50
 
@@ -62,9 +65,9 @@ def read_documents(
         "uci" (bag-of-words: D, W and the number of entries in the first lines, then
         `document word count`, counted from 1), "ldac" (`n word:count ...`, words counted from 0),
         "text" (one document per line), "jsonl" (one JSON object per line), "csv" (fields separated
-        by comma, tab, semicolon or bar)
-    text_column : the JSON member or the CSV column that holds the text, "text" unless given; for
-        a CSV file without header line, the number of the column, counted from 0
+        by comma, tab, semicolon or bar), "parquet" (needs pyarrow)
+    text_column : the member or the column that holds the text, "text" by default; for a CSV file
+        without header line, the number of the column, counted from 0
     vocabulary : list of words, or the path of a file with one word per line: the names of the
         columns of uci and ldac files; the words to count in texts. None: ldac and uci columns
         have no names, and texts are counted by the words they hold
@@ -80,8 +83,8 @@ def read_documents(
 
     Returns
     -------
-    DocumentSource. Sources of text, JSON lines and CSV also have `excerpts(document_numbers)`,
-    the texts of some documents by number.
+    DocumentSource. Sources of text, JSON lines, CSV and Parquet also have
+    `excerpts(document_numbers)`, the texts of some documents by number.
 
     Raises
     ------
@@ -115,10 +118,10 @@ def read_documents(
         return TextSource(FolderReader(path, progress), tokenizer, words, choice, batch_size)
     file = TextFile(path, progress)
     kind = format or _detected(file, text_column)
-    if text_column is not None and kind not in ("jsonl", "csv"):
+    if text_column is not None and kind not in _TABLES:
         raise InvalidInputError(
             f"text_column={text_column!r} has no meaning for {file.name}, which is read as {kind}: "
-            "only jsonl and csv have columns of text"
+            "only jsonl, csv and parquet have columns of text"
         )
     if kind in ("uci", "ldac"):
         if (token_pattern, lowercase) != (TOKEN_PATTERN, True):
@@ -128,18 +131,65 @@ def read_documents(
             )
         counts = BagOfWordsSource if kind == "uci" else LdacSource
         return select(counts(file, words, batch_size), choice)
-    reader: TextReader
-    if kind == "jsonl":
-        reader = JsonLinesReader(file, text_column)
-    elif kind == "csv":
-        reader = SeparatedValuesReader(file, text_column)
-    else:
-        reader = LineReader(file)
+    reader = LineReader(file) if kind == "text" else _table_reader(file, kind, text_column)
     return TextSource(reader, tokenizer, words, choice, batch_size)
+
+
+def read_column(
+    path: str | os.PathLike[str], column: str | int, *, format: str | None = None
+) -> list[str]:
+    """Another column of a table of documents, such as dates or groups: a text per document.
+
+    Parameters
+    ----------
+    path : file of JSON lines, CSV or Parquet, as for `read_documents`
+    column : the JSON member or the column; for a CSV file without header line its number
+    format : "jsonl", "csv" or "parquet"; None tells it from the content and the name
+
+    Returns
+    -------
+    list of str, in the order of the documents; numbers and dates as they are written, and '' where
+    there is nothing
+
+    Examples
+    --------
+    >>> import latensor as lt
+    >>> import os, tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = os.path.join(folder, "speeches.csv")
+    ...     with open(path, "w") as stream:
+    ...         print("year,text", "1999,war and peace", "2001,peace", sep=chr(10), file=stream)
+    ...     print(lt.sources.read_column(path, "year"))
+    ['1999', '2001']
+    """
+    file = TextFile(path)
+    kind = format or _detected(file, column)
+    if kind not in _TABLES:
+        raise InvalidInputError(
+            f"{file.name} is read as {kind}, which has no columns: column={column!r} needs JSON "
+            "lines, CSV or Parquet"
+        )
+    try:
+        reader = _table_reader(file, kind, column, values=True)
+        return [text for chunk in reader for text in chunk.texts]
+    except InvalidInputError as error:
+        raise InvalidInputError(str(error).replace("text_column", "column")) from None
+
+
+def _table_reader(file: TextFile, kind: str, column: object, values: bool = False) -> TextReader:
+    if kind == "jsonl":
+        return JsonLinesReader(file, column, values)
+    if kind == "parquet":
+        from latensor.sources.parquet import ParquetReader
+
+        return ParquetReader(file, column, values)
+    return SeparatedValuesReader(file, column)
 
 
 def _detected(file: TextFile, text_column: object) -> str:
     """The format of a file: what its first lines leave no doubt of, or else what its name says."""
+    if os.path.splitext(file.name)[1].lower() in (".parquet", ".pq"):
+        return "parquet"
     lines = [line.strip() for line in file.head().text.split(b"\n", _SNIFFED_LINES)]
     lines = [line for line in lines[:_SNIFFED_LINES] if line]
     if _is_bag_of_words(lines):

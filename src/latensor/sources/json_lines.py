@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from datetime import date
 
 from latensor.exceptions import InvalidInputError
 from latensor.sources.stream import TextFile
@@ -17,14 +18,15 @@ class JsonLinesReader:
     ----------
     file : TextFile
     text_column : str, the member that holds the text, or None for "text"
+    values : bool, whether numbers and truth values become text too
     """
 
-    def __init__(self, file: TextFile, text_column: object = None) -> None:
+    def __init__(self, file: TextFile, text_column: object = None, values: bool = False) -> None:
         if text_column is not None and not isinstance(text_column, str):
             raise InvalidInputError(
                 f"text_column={text_column!r} must be the name of a member of the JSON objects"
             )
-        self._file = file
+        self._file, self._values = file, values
         self._column = "text" if text_column is None else text_column
 
     @property
@@ -58,15 +60,31 @@ class JsonLinesReader:
                 line,
                 f"has no {self._column!r}; it has {listed(record)}: choose one with text_column",
             )
-        text = record[self._column]
-        if text is None:
-            return ""
-        if not isinstance(text, str):
-            raise self._file.error(
-                line, f"has a {self._column!r} that is no text but a {type(text).__name__}", source
-            )
-        # JSON can spell half a character, which could never be written out again.
-        return text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8")
+        return as_text(
+            record[self._column],
+            self._values,
+            lambda kind: self._file.error(
+                line, f"has a {self._column!r} that is no text but a {kind}", source
+            ),
+        )
+
+
+def as_text(value: object, values: bool, refusal: Callable[[str], InvalidInputError]) -> str:
+    """A member or field as a text: null is empty, and numbers and dates only become one if asked.
+
+    Parameters
+    ----------
+    values : bool, whether numbers, dates and truth values are allowed
+    refusal : the error for anything else, by the name of its type
+    """
+    if value is None:
+        return ""
+    if values and isinstance(value, int | float | date):
+        return value.isoformat() if isinstance(value, date) else str(value)
+    if not isinstance(value, str):
+        raise refusal(type(value).__name__)
+    # JSON can spell half a character, which could never be written out again.
+    return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
 def listed(names: object) -> str:

@@ -89,7 +89,7 @@ class FilePart:
         return iter(self)
 
     def _parquet(self) -> Iterator[Mapping[str, Any]]:
-        file = _parquet_file(self.path)
+        file = parquet_file(self.path)
         columns = None if self.needed is None else list(self.needed)
         for batch in file.iter_batches(
             batch_size=_RECORDS, row_groups=self.groups, columns=columns, use_threads=False
@@ -231,7 +231,8 @@ def _format_of(path: str) -> str:
     return _FORMATS[suffix]
 
 
-def _parquet_file(path: str) -> Any:
+def parquet_file(path: str) -> Any:
+    """A Parquet file, opened by pyarrow."""
     try:
         import pyarrow.parquet
     except ModuleNotFoundError as error:
@@ -248,7 +249,7 @@ def _row_groups(
     path: str, needed: list[str] | None, *, whole: bool
 ) -> Sequence[tuple[int, ...] | None]:
     """Consecutive row groups of about equal size, one partition each."""
-    file = _parquet_file(path)
+    file = parquet_file(path)
     names = file.schema_arrow.names
     for name in needed or ():
         if name not in names:

@@ -11,6 +11,7 @@ from scipy.sparse import csr_array
 
 import latensor as lt
 from latensor.diagnostics.coherence import coherence
+from latensor.models.topics.exploration import FractionSums, binned, grouped
 
 SAMPLE = lt.datasets.make_topics(600, 40, 4, alpha0=0.4, random_state=0)
 
@@ -60,6 +61,45 @@ def test_time_is_cut_into_equal_intervals(model: Any) -> None:
     assert by_date.labels[0].year == 2026
     as_text = model.topics_over_time(SAMPLE.counts, dates.astype(str).tolist(), n_bins=5)
     np.testing.assert_array_equal(as_text.fractions, by_date.fractions)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "labels"),
+    [
+        ("2024-02-28", "2024-03-02", ["2024-02-28", "2024-02-29", "2024-03-01", "2024-03-02"]),
+        # The 13th was a Monday.
+        (
+            "2024-05-14",
+            "2024-06-12",
+            [f"2024-{day}" for day in ["05-13", "05-20", "05-27", "06-03", "06-10"]],
+        ),
+        ("2023-10-05", "2024-11-30", ["2023-10", ..., "2024-11"]),
+        ("2019-02-01", "2023-12-31", ["2019-01", "2019-04", ..., "2023-10"]),
+        ("1999-06-01", "2012-01-01", ["1999", "2000", ..., "2012"]),
+        ("1801-01-01", "2012-01-01", ["1800", "1810", ..., "2010"]),
+    ],
+)
+def test_the_calendar_gives_intervals(first: str, last: str, labels: list[Any]) -> None:
+    dates = np.array([first, last, first], dtype="datetime64[D]")
+    found = binned(dates, "calendar")
+    if ... in labels:
+        gap = labels.index(...)
+        after = len(labels) - gap - 1
+        assert found.labels[:gap] == labels[:gap]
+        assert found.labels[-after:] == labels[-after:]
+    else:
+        assert found.labels == labels
+    assert len(found.labels) <= 24
+    assert found.numbers.tolist() == [0, len(found.labels) - 1, 0]
+
+
+def test_documents_that_belong_nowhere_are_left_out(model: Any) -> None:
+    known = np.arange(600) % 2 == 0
+    sums = FractionSums(grouped(np.zeros(600, int), known), 4)
+    sums.add(model.transform(SAMPLE.counts), np.asarray(SAMPLE.counts.sum(axis=1)).ravel())
+    half = model.topics_by_group(SAMPLE.counts[::2], np.zeros(300, int))
+    np.testing.assert_allclose(sums.finish().fractions, half.fractions, rtol=1e-5)
+    np.testing.assert_allclose(sums.finish().errors, half.errors, rtol=1e-4)
 
 
 def test_intervals_without_documents_are_not_known(model: Any) -> None:
