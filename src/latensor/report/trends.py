@@ -170,7 +170,7 @@ def _bars(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup
     parts: list[Markup] = []
     for i, name in enumerate(labels):
         y = i * _ROW
-        parts.append(element("text", shorten(name, 14), x=_LABEL - 5, y=y + 14, class_="end"))
+        parts.append(element("text", shorten(name, 12), x=_LABEL - 5, y=y + 14, class_="end"))
         if np.isnan(values[i]):
             parts.append(element("text", "–", x=_LABEL + 4, y=y + 14))
             continue
