@@ -13,6 +13,7 @@ from latensor.decomposition.algorithms.joint_diagonalization import (
 )
 from latensor.decomposition.algorithms.power_method import PowerMethod
 from latensor.decomposition.algorithms.shared_factor import SharedFactor
+from latensor.decomposition.algorithms.stochastic import StochasticLeastSquares
 from latensor.decomposition.algorithms.subspace_power import SubspacePower
 from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
 from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
@@ -59,6 +60,7 @@ __all__ = [
     "SharedFactor",
     "SimultaneousDiagonalization",
     "Status",
+    "StochasticLeastSquares",
     "SubspacePower",
     "SymmetricLeastSquares",
     "SymmetricSpectral",

@@ -86,11 +86,22 @@ def _(tensor: TuckerTensor, limit: int) -> tuple[Any, float]:
 
 @_rescaled.register
 def _(tensor: MomentTensor, limit: int) -> tuple[Any, float]:
+    if not tensor.views:
+        return _rescaled_batches(tensor, limit)
     weights, views = tensor.weights, tensor.views
     parts, exponent = _normalized([weights, *views], limit)
     if parts is None:
         return tensor, 1.0
     return MomentTensor(tuple(parts[1:]), parts[0]), _product(exponent)
+
+
+def _rescaled_batches(tensor: Any, limit: int) -> tuple[Any, float]:
+    """Of batches the first says how large entries are."""
+    scales = [_power(largest) for largest in tensor.largest_entries]
+    exponents = [int(np.log2(scales[view])) for view in tensor.modes_read]
+    if all(abs(e) <= limit // len(exponents) for e in exponents):
+        return tensor, 1.0
+    return tensor.divided(scales), _product(sum(exponents))
 
 
 @_rescaled.register

@@ -20,6 +20,7 @@ from latensor.decomposition.optimize.problem import (
     widened,
 )
 from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.subspace.compression import wide_shape
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
@@ -44,17 +45,18 @@ def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
     return data
 
 
-def as_problem(tensor: Contractible) -> CompleteProblem:
+def as_problem(tensor: Contractible, rank: int | None = None) -> CompleteProblem:
     """A tensor as a problem; NumPy arrays take the fast path. NaN and infinity are refused.
 
-    The scale of the tensor is taken as it is: `decompose` has seen to that.
+    The scale of the tensor is taken as it is: `decompose` has seen to that. `rank` says what is
+    to be fitted, where that is known.
     """
     if isinstance(tensor, DenseTensor) and is_numpy(tensor.array):
         total = tensor.squared_norm
         if not np.isfinite(total):
             refuse_nonfinite(tensor.array, "tensor")
         return DenseProblem(np.ascontiguousarray(tensor.array), total)
-    return ContractibleProblem(tensor)
+    return ContractibleProblem(tensor, None if rank is None else wide_shape(tensor.shape, rank))
 
 
 def refuse_rank(rank: object) -> int:
@@ -187,7 +189,7 @@ def stated_residual(problem: Problem, model: CPTensor, residual: float) -> float
     precision, so does rounding the factors of a fit in double precision.
     """
     small = prod(problem.shape) <= _EXPLICIT
-    if problem.squared_norm == 0.0 or not (small or problem.epsilon > 1e-10):
+    if not (small or problem.epsilon > 1e-10) or problem.squared_norm == 0.0:
         return residual
     rows = [widened(to_host(factor)).T for factor in model.factors]
     rows[0] = rows[0] * widened(to_host(model.weights))[:, None]

@@ -94,7 +94,7 @@ class DaskEngine:
     def head(self, source: Source, count: int | None = None) -> Batch:
         """The first block of a source, or its first `count` units."""
         work = self._dask.delayed(_first_blocks, pure=False)
-        wanted = source.kind.block if count is None else count
+        wanted = source.block if count is None else count
         held: list[Batch] = []
         for number in range(len(source.shards)):
             left = wanted - sum(map(len, held))
@@ -148,7 +148,7 @@ class DaskEngine:
         sent = self._sent(start)
         fold = self._dask.delayed(_fold_group, pure=False)
         merge = self._dask.delayed(_merge_messages, pure=False)
-        size = source.kind.block
+        size = source.block
         messages = [fold(sent, group, size) for group in groups]
         if told is not None and self._client is not None:
             messages = self._watched(messages, len(source.shards), told)

@@ -197,7 +197,7 @@ class LocalEngine:
         Reading stays in the calling thread, and at most two leaves per thread are in flight.
         """
         waiting: deque[Future[Any]] = deque()
-        found = itertools.islice(leaves(source.batches(shard), source.kind.block), done, None)
+        found = itertools.islice(leaves(source.batches(shard), source.block), done, None)
         first = next(found, None)
         while first:
             following = next(found, None)

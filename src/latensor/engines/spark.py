@@ -68,7 +68,7 @@ class SparkEngine:
 
         Spark tells nothing of a job before it ends: `told` is called once.
         """
-        empty, size = start.empty(), source.kind.block
+        empty, size = start.empty(), source.block
         frame = self._blocks(source, keep=keep)
 
         def fold_partition(number: int, blocks: Iterator[Any]) -> Iterator[tuple[int, Any]]:
@@ -106,7 +106,7 @@ class SparkEngine:
 
     def head(self, source: Source, count: int | None = None) -> Batch:
         """The first block of a source, or its first `count` units."""
-        wanted = source.kind.block if count is None else count
+        wanted = source.block if count is None else count
         values = self._blocks(source).rdd.map(_value)
         held: list[Batch] = []
         for number in range(len(source.shards)):

@@ -56,6 +56,7 @@ class Source:
     begin : int, the number of the first unit of every shard
     partitioned : bool, whether shards are partitions that any engine may fold: what they give is
         then merged as it would be if it had travelled, so that every engine gives the same bits
+    block_size : units of a block where the kind's own would be too large: of the units' width alone
     """
 
     kind: Kind
@@ -69,6 +70,12 @@ class Source:
     blocked: bool = False
     begin: int = 0
     partitioned: bool = False
+    block_size: int | None = None
+
+    @property
+    def block(self) -> int:
+        """Extent of a block."""
+        return self.kind.block if self.block_size is None else self.block_size
 
     @classmethod
     def of(cls, kind: Kind, *batches: Batch) -> Source:
@@ -86,11 +93,11 @@ class Source:
         return Batch.joined(items) if len(items) else None
 
     def batches(self, shard: int) -> Iterator[Batch]:
-        """The units of a shard in blocks of the kind's size; those of weight zero are left out."""
+        """The units of a shard in blocks of one size; those of weight zero are left out."""
         if self.blocked:
             yield from self.shards[shard]
             return
-        size = self.kind.block
+        size = self.block
         held: list[Batch] = []
         count = 0
         for fresh in self._read(shard):
@@ -98,6 +105,10 @@ class Source:
                 # As it is, with whatever was prepared for it.
                 yield fresh
                 continue
+            if held and count + fresh.extent > size and fresh.extent == len(fresh):
+                # The block that two batches share is copied, nothing after it.
+                yield Batch.joined([*held, fresh.take(slice(0, size - count))])
+                fresh, held, count = fresh.take(slice(size - count, None)), [], 0
             held.append(fresh)
             count += fresh.extent
             if count < size:
@@ -174,7 +185,7 @@ class Source:
             return found
         if count is None and len(self.shards) > 1 and self.kind is not Kind.SEQUENCES:
             # Shards may be short, and the first units have to stand for all.
-            count = self.kind.block
+            count = self.block
         held: list[Batch] = []
         for shard in range(len(self.shards)):
             for batch in self.batches(shard):
@@ -189,7 +200,7 @@ class Source:
 
     def _holds(self, known: int, count: int) -> bool:
         """Whether the first units are as many as these, or all: one shard without a full block."""
-        return known >= count or (len(self.shards) == 1 and known < self.kind.block)
+        return known >= count or (len(self.shards) == 1 and known < self.block)
 
     def count_up_to(self, limit: int) -> int:
         """The number of units, looked for as far as `limit`."""

@@ -1,24 +1,85 @@
 """Moment tensors that are never formed: samples in, contractions out (monograph 6.1).
 
 The empirical moment T = sum_i w_i x_i (x) x_i (x) x_i is contracted in O(n d) per vector, straight
-from dense or sparse samples.
+from dense or sparse samples, in memory or in batches.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import Array, check_positive_int, describe, library_name, matmul, resolve
+from latensor.arrays import (
+    Array,
+    check_positive_int,
+    describe,
+    is_array,
+    is_complex,
+    library_name,
+    like,
+    matmul,
+    resolve,
+)
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.factored import FactoredTensor
+from latensor.tensors.moment_subspace import Projection, projected
 
 # A moment tensor with at most this many entries may be formed, where that is the cheaper way to
 # its norm.
 _SMALL = 1 << 22
+# Multiplications up to which the norm is exact, from the inner products of all samples: about
+# five seconds of one core.
+_EXACT_NORM = 1 << 36
+# Directions per mode whose part in an estimated norm is exact.
+_NORM_WIDTH = 64
+
+
+@dataclass(frozen=True, eq=False)
+class Contraction:
+    """A contraction T(A, B, C) as a value: what one pass over samples is asked for."""
+
+    operands: tuple[Array | None, ...]
+
+    def __call__(self, moment: MomentTensor) -> Array:
+        """The contraction of a moment tensor."""
+        return moment.contract(*self.operands)
+
+
+@dataclass(frozen=True, eq=False)
+class Product:
+    """An mttkrp as a value: what one pass over samples is asked for."""
+
+    factors: tuple[Array, ...]
+    mode: int
+
+    def __call__(self, moment: MomentTensor) -> Array:
+        """The mttkrp of a moment tensor."""
+        return moment.mttkrp(self.factors, self.mode)
+
+
+@dataclass(frozen=True, eq=False)
+class CrossProducts:
+    """Cross moments of one mode with others, M_ab = sum_i w_i x_i^(a) x_i^(b)', times matrices.
+
+    Attributes
+    ----------
+    mode : int, a
+    others : modes b
+    columns : (d_b, r_b) matrices; the results (d_a, r_b) stand beside each other
+    """
+
+    mode: int
+    others: tuple[int, ...]
+    columns: tuple[Array, ...]
+
+    def __call__(self, moment: MomentTensor) -> Array:
+        """The products of a moment tensor's samples."""
+        return moment.cross_products(self.mode, self.others, self.columns)
 
 
 class MomentTensor(FactoredTensor):
@@ -31,9 +92,12 @@ class MomentTensor(FactoredTensor):
     ----------
     samples : (n, d) array of NumPy, PyTorch or JAX, SciPy sparse matrix or data frame, one sample a
         row; or a tuple of such, one view per mode, with equal numbers of rows (dense and sparse
-        views of NumPy may be mixed)
-    weights : (n,) array, default 1/n each
+        views of NumPy may be mixed). Or batches of either: a list of them, an object whose
+        `__iter__` starts anew each time, or `lt.sources.shards(files)`. Every contraction is then
+        one pass over the batches, in memory that depends on neither n nor d^3
+    weights : (n,) array, default 1/n each; of batches, pairs (batch, weights) in their place
     order : int, the number of modes; for several views it is their number
+    n_jobs : int, threads that go over batches; None for all. Changes nothing but the time
 
     Examples
     --------
@@ -42,9 +106,27 @@ class MomentTensor(FactoredTensor):
     >>> skewness = lt.MomentTensor(samples)
     >>> skewness.contract(np.array([1.0, 1.0]), np.array([1.0, 1.0]), None)
     array([0.5, 4. ])
+    >>> lt.MomentTensor([samples[:1], samples[1:]])
+    MomentTensor(2 x 2 x 2, of batches)
     """
 
-    def __init__(self, samples: Any, weights: Any = None, order: int | None = None) -> None:
+    def __new__(cls, samples: Any = None, *_: Any, **__: Any) -> MomentTensor:
+        """A tensor of samples in memory, or of batches."""
+        if cls is MomentTensor and in_batches(samples):
+            from latensor.engines.batched_moment import BatchedMoment
+
+            return object.__new__(BatchedMoment)
+        return object.__new__(cls)
+
+    def __init__(
+        self,
+        samples: Any,
+        weights: Any = None,
+        order: int | None = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        del n_jobs  # for batches
+        self._estimate: float | None = None
         if isinstance(samples, tuple):
             if not samples:
                 raise InvalidInputError("samples is an empty tuple: give one view per mode")
@@ -128,16 +210,84 @@ class MomentTensor(FactoredTensor):
         view = self._views[mode]
         return view if terms == slice(0, self.n_terms) else view[terms]
 
-    def norm(self) -> Any:
-        """The Frobenius norm, by the cheaper of two ways.
+    def cross_products(self, mode: int, others: Sequence[int], columns: Sequence[Array]) -> Array:
+        """The (d, r) products of cross moments of a mode with others; see `CrossProducts`."""
+        xp = self._namespace
+        total: Array | None = None
+        width = sum(int(c.shape[1]) for c in columns)
+        for terms in self._blocks(max(width, 1)):
+            pairs = zip(others, columns, strict=True)
+            loads = xp.concat([self._load(o, c, terms) for o, c in pairs], axis=1)
+            part = self._spread(mode, self._weights(terms)[:, None] * loads, terms)
+            total = part if total is None else total + part
+        return total
 
-        Forming the tensor costs n d^p operations, the inner products of all samples n^2 d p.
+    @classmethod
+    def of_checked(cls, views: tuple[Any, ...], weights: Array) -> MomentTensor:
+        """A moment tensor of views and weights that were checked before."""
+        found = object.__new__(MomentTensor)
+        found._views, found._all_weights, found._estimate = views, weights, None
+        return found
+
+    def answers(self, *asked: Contraction | Product | CrossProducts) -> list[Array]:
+        """Several contractions at once; over batches they share one pass."""
+        return [one(self) for one in asked]
+
+    def projected(self, widths: Sequence[int]) -> Projection:
+        """The tensor on subspaces of every mode that hold most of it, and what they leave out.
+
+        Where `decompose` begins: four passes over the samples, O(n d width + n width^p) operations.
         """
+        return projected(self, widths)
+
+    @property
+    def is_long(self) -> bool:
+        """Whether the samples are too many for an exact norm, which is then estimated."""
+        entries = float(np.prod([float(d) for d in self.shape]))
+        formed = entries <= _SMALL and entries <= self.n_terms * sum(self.shape)
+        if self.order == 1 or formed or is_complex(self.reference):
+            return False
+        return self.n_terms**2 * sum(self.shape) > _EXACT_NORM
+
+    @property
+    def views_of_modes(self) -> tuple[int, ...]:
+        """For every mode the first mode that has the same samples."""
+        sources = [self._source(m) for m in range(self.order)]
+        return tuple(sources.index(s) for s in sources)
+
+    def norm(self) -> Any:
+        """The Frobenius norm, by the cheapest of three ways.
+
+        Forming the tensor costs n d^p operations, the inner products of all samples n^2 d p. Where
+        both are out of reach (above 7e10 of the latter), it is estimated: see `projected`.
+        """
+        if self.is_long:
+            if self._estimate is None:
+                widths = [min(d, _NORM_WIDTH) for d in self.shape]
+                self._estimate = float(np.sqrt(self.projected(widths).squared_norm))
+            return like(np.asarray(self._estimate), self.reference)
         entries = float(np.prod([float(d) for d in self.shape]))
         if entries <= _SMALL and entries <= self.n_terms * sum(self.shape):
             xp = self._namespace
             return xp.linalg.vector_norm(xp.reshape(self.to_dense(), (-1,)))
         return super().norm()
+
+
+def in_batches(samples: Any) -> bool:
+    """Whether samples are batches to go over rather than arrays in memory."""
+    if isinstance(samples, list):
+        first = samples[0] if samples else None
+        while isinstance(first, list | tuple) and first:  # (views, weights) of views
+            first = first[0]
+        return getattr(first, "ndim", 0) == 2
+    if (
+        isinstance(samples, tuple | str | bytes | dict | set | frozenset)
+        or scipy.sparse.issparse(samples)
+        or is_array(samples)
+        or any(hasattr(samples, name) for name in ("__array__", "__dataframe__", "shape"))
+    ):
+        return False
+    return hasattr(samples, "__iter__") or hasattr(samples, "heads")
 
 
 def _refuse_nonfinite_entries(rows: Any, name: str) -> None:

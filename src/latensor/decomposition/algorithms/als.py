@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
+from typing import cast
 
 import numpy as np
 
@@ -96,7 +97,7 @@ class AlternatingLeastSquares:
         rank = refuse_rank(rank)
         data = as_tensor(tensor)
         observed = None if mask is None else observe(data, mask)
-        problem: Problem = as_problem(data) if observed is None else observed
+        problem: Problem = as_problem(data, rank) if observed is None else observed
         order = len(problem.shape)
         nonnegative = nonnegative_modes(self.nonnegative, order)
         if nonnegative and is_complex(data.reference):
@@ -144,9 +145,9 @@ class AlternatingLeastSquares:
         rng: np.random.Generator,
     ) -> Sequence[Array]:
         shape = compressed_shape(problem.shape, rank)
-        complete = not isinstance(problem, Observed)
-        if self.start == "leading" and complete and prod(shape) <= LARGEST_CORE:
-            compression = compress(data, as_problem(data), rank, rng)
+        wanted = self.start == "leading" and prod(shape) <= LARGEST_CORE
+        if wanted and not isinstance(problem, Observed):
+            compression = compress(data, cast(CompleteProblem, problem), rank, rng)
             return compression.expand(leading_start(compression.core, rank, rng))
         return random_factors(rng, problem.shape, rank, data.reference)
 

@@ -103,7 +103,7 @@ class Automatic:
         if constraints.nonnegative and is_complex(data.reference):
             raise InvalidInputError("nonnegative needs a real tensor, but this one is complex")
         observed = None if mask is None else observe(data, mask)
-        complete = as_problem(data) if observed is None else None
+        complete = as_problem(data, rank) if observed is None else None
         problem: Problem = observed if complete is None else complete  # type: ignore[assignment]
         if observed is not None and not self.ridge:
             refuse_too_few_entries(observed, rank, fixed)

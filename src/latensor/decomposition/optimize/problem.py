@@ -229,18 +229,39 @@ class _DenseProducts:
 
 
 class ContractibleProblem(_Complete):
-    """Anything that can be contracted as a problem; work of size d stays where the tensor is."""
+    """Anything that can be contracted as a problem; work of size d stays where the tensor is.
 
-    def __init__(self, tensor: Contractible) -> None:
+    Parameters
+    ----------
+    tensor : what is fitted
+    widths : directions per mode that a fit may need of a tensor that offers `projected`; None
+        where nothing is known of the fit
+    """
+
+    def __init__(self, tensor: Contractible, widths: Sequence[int] | None = None) -> None:
         self.tensor = tensor
+        self.widths = widths
         self.shape: tuple[int, ...] = tuple(tensor.shape)
         self.epsilon = machine_epsilon(tensor.reference)
         self._on_host = is_numpy(tensor.reference)
 
     @cached_property
     def squared_norm(self) -> float:
-        """The squared Frobenius norm of the tensor."""
+        """The squared Frobenius norm of the tensor.
+
+        Where that is an estimate, what a fit can reach is exact in it.
+        """
+        if self.projection is not None and getattr(self.tensor, "is_long", False):
+            return float(self.projection.squared_norm)
         return float(self.tensor.norm()) ** 2
+
+    @cached_property
+    def projection(self) -> Any:
+        """The tensor on its leading subspaces (`MomentTensor.projected`), or None."""
+        complex_one = is_complex(self.tensor.reference)
+        if self.widths is None or complex_one or not hasattr(self.tensor, "projected"):
+            return None
+        return self.tensor.projected(self.widths)
 
     def products(self, factors: Sequence[Array]) -> Products:
         """Mttkrps that start from `factors`."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import prod
+from typing import Any
 
 import numpy as np
 
@@ -35,6 +36,8 @@ _SHORT = 2.5
 _ROUNDING = 1e-14
 # Entries of the largest core that is worth a dense array on the host.
 LARGEST_CORE = 1 << 24
+# Directions beyond those of the core among which a projection on subspaces chooses.
+_MORE = 25
 # Dimension up to which the exact Gram of a sparse unfolding is worth its square.
 _LARGEST_GRAM = 3000
 
@@ -209,10 +212,13 @@ def compress_contractible(
     Bases come from the exact Grams of the unfoldings where the tensor offers `unfold_gram`, from
     Gaussian contractions of the other modes elsewhere; rounds of higher-order orthogonal
     iteration, each basis from the tensor contracted with the others, then improve them all.
+    A tensor that offers `projected` is first projected on subspaces that hold most of it.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = len(shape)
     shrinking = [n for n in range(order) if shape[n] < tensor.shape[n]]
+    if shrinking and getattr(problem, "projection", None) is not None:
+        return _compress_projection(problem, tensor.reference, shape, rng)
     # So many columns per other mode show each mode through a few times the columns it keeps.
     width = int(np.ceil((4 * (rank + oversampling(rank))) ** (1.0 / max(order - 1, 1))))
     sketches = [rng.standard_normal((min(d, width), d)) / np.sqrt(d) for d in tensor.shape]
@@ -233,6 +239,41 @@ def compress_contractible(
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
     native = [None if u is None else like(u, tensor.reference) for u in bases]
     return Compression(np.ascontiguousarray(core), tuple(native), base)
+
+
+def wide_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
+    """Directions per mode among which a core of this rank is chosen by energy."""
+    pairs = zip(shape, compressed_shape(shape, rank), strict=True)
+    return tuple(min(d, r + min(r, _MORE)) for d, r in pairs)
+
+
+def _compress_projection(
+    problem: Any, reference: Array, shape: tuple[int, ...], rng: np.random.Generator
+) -> Compression:
+    """Compress a tensor that was projected on subspaces, in which energy chooses the directions.
+
+    Rounds of higher-order orthogonal iteration in the projection cost no pass over the tensor.
+    """
+    whole = problem.projection.core
+    turns: list[Array | None] = [None] * len(shape)
+    for _ in range(2):
+        for mode, width in enumerate(shape):
+            seen = whole
+            for other, turn in enumerate(turns):
+                if other != mode and turn is not None:
+                    seen = multiply_mode(seen, turn.conj(), other)
+            turns[mode] = leading_directions(unfolding(seen, mode), width, rng)
+    core = whole
+    bases: list[Array | None] = []
+    for mode, (basis, turn) in enumerate(zip(problem.projection.bases, turns, strict=True)):
+        if shape[mode] == len(basis):  # not compressed: in its own coordinates
+            core = multiply_mode(core, basis, mode)
+            bases.append(None)
+        else:
+            core = multiply_mode(core, turn.conj(), mode)  # type: ignore[union-attr]
+            bases.append(like(turn @ basis.T, reference))
+    base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
+    return Compression(np.ascontiguousarray(core), tuple(bases), base)
 
 
 def unfolding(tensor: Array, mode: int) -> Array:
