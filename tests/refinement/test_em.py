@@ -5,6 +5,9 @@ import pytest
 
 import latensor as lt
 from latensor.datasets.sequences import draw_states, draw_symbols
+from latensor.moments.batch import Batch
+from latensor.refinement.em import em
+from latensor.refinement.family import Family
 
 
 class SmallSample(lt.CategoricalHMM):
@@ -30,3 +33,30 @@ def test_a_sample_that_leads_astray_is_left_for_all_data(seed):
     assert further.score(symbols, lengths) - sampled.score(symbols, lengths) < 0.1 * 80 / 2
     assert sampled.converged_
     assert sampled.n_iter_ < 400
+
+
+class Bowl(Family[np.ndarray]):
+    """A likelihood -|x|^2 / 2 whose steps shrink every direction at a rate of its own."""
+
+    rates = np.array([0.998, 0.95, 0.6, 0.1])
+
+    def expect(self, state, prepared):
+        return {"weight": 1.0, "log_likelihood": -float(state @ state) / 2}
+
+    def maximize(self, sums, state):
+        return self.rates * state
+
+    def pack(self, state):
+        return state
+
+    def unpack(self, vector, like):
+        return vector
+
+
+def test_one_small_gain_after_an_extrapolation_is_no_convergence():
+    # Here an extrapolation ends where one step gains little: 89 times `tol` was left.
+    start = np.random.default_rng(10).normal(size=4)
+    unit = Batch((np.zeros((1, 1)),), np.ones(1), np.zeros(1, dtype=np.uint64))
+    found = em(lambda s: s.update(unit), Bowl(), start, max_iter=5000, tol=1e-6)
+    assert found.converged
+    assert found.state @ found.state / 2 < 1e-6

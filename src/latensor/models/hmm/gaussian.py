@@ -151,7 +151,8 @@ class GaussianHMM(HiddenMarkovEstimator):
     refine : "auto", or the number of passes of EM; 0 is the answer of the moments alone
     views : "auto" for both, "lag" for neighbouring rows or "window" for averages over many
     max_iter : int, passes of EM over the sample in memory; 0 keeps the starting values
-    tol : float, log-likelihood per row that EM may leave to gain
+    tol : float, EM ends where its last two steps promise that all to come gain less than this, in
+        log-likelihood per row
     verbose : int, above 0 to print every pass over the data
     random_state : seed of the cells, the decomposition and the random starts
     n_jobs : int, threads; None for all processors. The answer is the same for any number
@@ -214,7 +215,7 @@ class GaussianHMM(HiddenMarkovEstimator):
         refine: int | str = "auto",
         views: str = "auto",
         max_iter: int = 300,
-        tol: float = 2e-7,
+        tol: float = 5e-7,
         verbose: int = 0,
         random_state: RandomState = None,
         n_jobs: int | None = None,
