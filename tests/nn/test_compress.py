@@ -139,6 +139,59 @@ def test_what_cannot_be_compressed_is_named():
     assert small.report.layers[-1].method == "svd"
 
 
+def test_the_norm_of_a_loss_is_its_curvature_in_the_outputs():
+    """Of a linear network, F is the mean over inputs of I - 11'/q, diag(p) - pp', or g g'."""
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 4))
+    x, labels = torch.randn(4000, 6), torch.randint(0, 4, (4000,))
+    with torch.no_grad():
+        chances = torch.softmax(model(x), 1).double()
+    curvature = torch.diag_embed(chances) - chances[:, :, None] * chances[:, None, :]
+    gradients = chances - torch.nn.functional.one_hot(labels, 4)
+    expected = {
+        None: torch.eye(4, dtype=torch.float64) - 0.25,
+        "cross_entropy": curvature.mean(0),
+        "labels": gradients.T @ gradients / 4000,
+    }
+
+    def loss(outputs, labels):
+        return torch.nn.functional.cross_entropy(outputs, labels, reduction="sum")
+
+    for name, F in expected.items():
+        batches = [x[:1500], x[1500:]]
+        given = {"loss": name}
+        if name == "labels":
+            given = {"loss": loss, "labels": [labels[:1500], labels[1500:]]}
+        found = measure(model, ["0"], batches, **given)["0"].sensitivity
+        # Directions are drawn: entries have a standard deviation of at most 4000^-1/2.
+        torch.testing.assert_close(found, F, rtol=0, atol=1e-6 if name == "labels" else 0.08)
+
+
+@pytest.mark.parametrize("loss", [None, "cross_entropy", torch.nn.functional.cross_entropy])
+def test_refinement_brings_outputs_closer_and_leaves_skipped_layers(loss):
+    x, model = images(), network()
+    labels = model(x).argmax(1)
+    loader = [(x[:40], labels[:40]), (x[40:], labels[40:])]
+    model[0].weight.requires_grad_(False)
+
+    def error(small):
+        with torch.no_grad():
+            y, z = model(x), small(x)
+            if loss != "cross_entropy":
+                y, z = (v - v.mean(1, keepdim=True) for v in (y, z))
+                return float((z - y).square().sum())
+            logs = (torch.log_softmax(v, 1) for v in (z, y))
+            return float(torch.nn.functional.kl_div(*logs, log_target=True, reduction="sum"))
+
+    settings = {"keep": 0.3, "inputs": loader, "loss": loss, "skip": ["7"]}
+    rough, fine = (lt.nn.compress(model, **settings, refine=steps) for steps in (0, 15))
+    assert error(fine) < 0.8 * error(rough)
+    assert torch.equal(fine[7].weight, model[7].weight)
+    assert torch.equal(fine[0].weight, model[0].weight)
+    assert all(p.grad is None for p in fine.parameters())
+    assert not fine[0].weight.requires_grad
+
+
 def test_a_budget_is_spent_on_the_layers_that_need_it():
     lists = {
         "a": [Choice(1, 1, 10.0, 1), Choice(2, 2, 1.0, 2), Choice(None, 4, 0.0, 4)],
@@ -164,6 +217,12 @@ def test_a_budget_is_spent_on_the_layers_that_need_it():
         ({"skip": ["nowhere"]}, "nowhere"),
         ({"model": torch.nn.ReLU()}, "no layer"),
         ({"model": 3}, "torch.nn.Module"),
+        ({"loss": "hinge"}, "loss='hinge'"),
+        ({"loss": torch.nn.functional.cross_entropy}, "yields no labels"),
+        ({"loss": lambda y, t: y, "inputs": [(images(8), torch.zeros(8))]}, "one number"),
+        ({"loss": "cross_entropy", "error": 0.1, "keep": None}, "error is that of the outputs"),
+        ({"loss": "cross_entropy", "model": network()[:3]}, "classes"),
+        ({"refine": -1}, "refine=-1"),
     ],
 )
 def test_bad_input(change, match):

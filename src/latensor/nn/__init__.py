@@ -5,7 +5,8 @@ try:
 except ImportError as error:  # pragma: no cover
     raise ImportError("latensor.nn needs PyTorch: install latensor[torch]") from error
 
-from latensor.nn.compress import CompressionReport, LayerReport, compress
+from latensor.nn.compress import compress
+from latensor.nn.compression_report import CompressionReport, LayerReport
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.initialize import initialize
 from latensor.nn.linear import FactorizedEmbedding, FactorizedLinear

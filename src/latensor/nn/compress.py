@@ -5,14 +5,16 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from latensor.exceptions import InvalidInputError
+from latensor.moments.second import CrossCovariance, CrossCovarianceAccumulator
+from latensor.nn.compression_report import CompressionReport, LayerReport
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.linear import FactorizedLinear
+from latensor.nn.refinement import refine_outputs
 from latensor.nn.statistics import LayerStatistics, batches_of, measure, patches, watching
 from latensor.nn.truncation import Choice, calibrated, choices, spend, truncated
 
@@ -24,97 +26,6 @@ _MAX_INPUTS = 1500
 _METHODS = ("auto", "svd", "tucker", "cp")
 
 
-@dataclass(frozen=True)
-class LayerReport:
-    """What became of one layer.
-
-    Attributes
-    ----------
-    name, kind : str
-    method : "dense", "svd", "tucker" or "cp"
-    ranks : int, (R_out, R_in) or None
-    n_weights, n_weights_before : int, without biases
-    operations, operations_before : float, multiplications and additions for one input
-    output_error : float, relative root mean square error of the layer's own outputs on the inputs
-        that the compressed network gives it, against those of the original network
-    reason : str, why it was left alone
-    """
-
-    name: str
-    kind: str
-    method: str
-    ranks: Any
-    n_weights: int
-    n_weights_before: int
-    operations: float
-    operations_before: float
-    output_error: float
-    reason: str = ""
-
-
-@dataclass(frozen=True)
-class CompressionReport:
-    """What became of a network: `print` shows a table, `plot` a figure.
-
-    Attributes
-    ----------
-    layers : LayerReport of every linear layer and convolution, in the order of the forward pass
-    n_parameters, n_parameters_before : int, of the whole network
-    output_error : float, relative error of the network's outputs, their mean over outputs removed,
-        on the inputs given
-    """
-
-    layers: tuple[LayerReport, ...]
-    n_parameters: int
-    n_parameters_before: int
-    output_error: float
-
-    @property
-    def keep(self) -> float:
-        """The fraction of parameters that is left."""
-        return self.n_parameters / self.n_parameters_before
-
-    @property
-    def keep_operations(self) -> float:
-        """The fraction of operations of these layers that is left."""
-        before = sum(layer.operations_before for layer in self.layers) or 1.0
-        return sum(layer.operations for layer in self.layers) / before
-
-    def __str__(self) -> str:
-        head = ("layer", "method", "ranks", "weights", "of", "operations", "output error", "")
-        rows = [head, *(_row(each) for each in self.layers)]
-        widths = [max(len(row[k]) for row in rows) for k in range(len(head))]
-        lines = []
-        for row in rows:
-            cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-            lines.append("  ".join(cells).rstrip())
-        lines.append(
-            f"{self.n_parameters:,} of {self.n_parameters_before:,} parameters "
-            f"({self.keep:.1%}), {self.keep_operations:.0%} of the operations, outputs off by "
-            f"{self.output_error:.3f}"
-        )
-        return "\n".join(lines)
-
-    def plot(self) -> Any:
-        """A matplotlib Figure: weights before and after, and output errors, by layer."""
-        from importlib import import_module
-
-        return import_module("latensor.plots").compression(self)
-
-
-def _row(layer: LayerReport) -> tuple[str, ...]:
-    return (
-        layer.name,
-        layer.method,
-        "" if layer.ranks is None else str(layer.ranks),
-        f"{layer.n_weights:,}",
-        f"{layer.n_weights_before:,}",
-        f"{layer.operations / max(layer.operations_before, 1):.0%}",
-        f"{layer.output_error:.3f}",
-        layer.reason,
-    )
-
-
 def compress(
     model: Any,
     keep: float | None = None,
@@ -122,6 +33,8 @@ def compress(
     error: float | None = None,
     keep_operations: float | None = None,
     inputs: Any,
+    loss: Any = None,
+    refine: int = 40,
     method: str = "auto",
     skip: Any = (),
     max_inputs: int = _MAX_INPUTS,
@@ -131,7 +44,8 @@ def compress(
     Every linear layer and convolution offers its best forms of low rank in the metric of the
     network's outputs; one budget chooses among all of them at once, so that layers that would not
     gain stay as they are; then the layers are replaced in order, each calibrated to give the
-    outputs of the original network on the inputs that it really gets. Labels are not needed.
+    outputs of the original network on the inputs that it really gets, and at last all of them are
+    refined together towards those outputs. Labels are not needed.
 
     Parameters
     ----------
@@ -142,6 +56,13 @@ def compress(
     keep_operations : float in (0, 1), in place of `keep`: of multiplications and additions
     inputs : tensor, or a loader of batches (or of pairs that begin with them) of typical inputs:
         16 suffice for convolutions, linear layers need 2 to 4 times as many as they have outputs
+    loss : the norm in which layers are truncated. None: that of the outputs, their mean over
+        outputs removed. "cross_entropy", for logits of classes: that of the loss, by the network's
+        own probabilities. A function of outputs and labels that returns one number for a batch: by
+        its gradients, for which `inputs` yields pairs (inputs, labels)
+    refine : int, steps of L-BFGS on the weights of all these layers towards the outputs of the
+        original network (its probabilities, by Kullback-Leibler divergence, for "cross_entropy");
+        each is a forward and backward pass over the inputs
     method : "auto", "svd" (linear layers only), "tucker" (convolutions only), or "cp":
         convolutions by CP, of as many weights as "auto" gives them
     skip : names of layers to leave alone
@@ -167,25 +88,39 @@ def compress(
     for name, value in named.items():
         if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be above 0 and below 1")
+    _check_loss(loss, error, refine)
     original = copy.deepcopy(model).eval()
     device = next((p.device for p in original.parameters()), torch.device("cpu"))
-    batches = batches_of(inputs, device, max_inputs)
+    batches, labels = batches_of(inputs, device, max_inputs, labelled=callable(loss))
     names, reasons, fixed_operations = _layers(original, batches, set(skip), method)
     if not names:
         raise InvalidInputError(
             "model has no layer that could be compressed: "
             + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
         )
-    known = measure(original, names, batches)
-    n_inputs = sum(len(batch) for batch in batches)
-    positions = {name: known[name].n_positions / n_inputs for name in names}
+    known = measure(original, names, batches, loss=loss, labels=labels)
+    positions = {name: known[name].positions for name in names}
     lists = {
         name: choices(original.get_submodule(name), known[name], positions[name]) for name in names
     }
     chosen = _chosen(original, lists, given, batches, fixed_operations)
     small = _replaced(original, names, chosen, known, batches, method)
+    refine_outputs(small, original, names, batches, loss, int(refine))
     small.report = _report(original, small, chosen, positions, reasons, batches)
     return small
+
+
+def _check_loss(loss: Any, error: object, refine: object) -> None:
+    if not (loss is None or loss == "cross_entropy" or callable(loss)):
+        raise InvalidInputError(
+            f"loss={loss!r} must be None, 'cross_entropy' or a function of outputs and labels"
+        )
+    if loss is not None and error is not None:
+        raise InvalidInputError(
+            "error is that of the outputs, but loss asks for another norm: give keep in its place"
+        )
+    if not isinstance(refine, numbers.Integral) or isinstance(refine, bool) or int(refine) < 0:
+        raise InvalidInputError(f"refine={refine!r} must be a number of steps, 0 for none")
 
 
 def _layers(
@@ -305,8 +240,7 @@ def _replaced(
         if not changed and ranks is None:
             continue
         if changed:
-            _add_cross(original, small, name, own, batches)
-            W, mean, P, target = calibrated(layer, own)
+            W, mean, P, target = calibrated(layer, _together(original, small, name, batches))
             found = truncated(layer, W, mean, P, own.sensitivity, ranks, target)
         else:
             W = layer.weight.detach().flatten(1).double()
@@ -337,26 +271,21 @@ def _by_cp(layer: Any, tucker: Any, n_weights: int, known: LayerStatistics) -> A
     return found
 
 
-def _add_cross(
-    original: Any, small: Any, name: str, own: LayerStatistics, batches: list[Any]
-) -> None:
-    """Sums of a layer's inputs in the original network and in the compressed one, together."""
+def _together(original: Any, small: Any, name: str, batches: list[Any]) -> CrossCovariance:
+    """Moments of a layer's inputs in the original network and in the compressed one, together."""
     seen: list[Any] = []
 
     def see(name: str, layer: Any, x: Any, output: Any) -> None:
         seen.append(patches(layer, x))
 
-    sums: dict[str, Any] = {}
+    sums = CrossCovarianceAccumulator()
     with torch.no_grad(), watching(original, [name], see), watching(small, [name], see):
         for batch in batches:
             seen.clear()
             original(batch)
             small(batch)
-            x, z = seen
-            fresh = {"weight": float(len(x)), "x": x.sum(0), "z": z.sum(0)}
-            fresh["xz"], fresh["zz"] = x.T @ z, z.T @ z
-            sums = {k: v + sums[k] if sums else v for k, v in fresh.items()}
-    own.cross = sums
+            sums.update((seen[0], seen[1]))
+    return sums.finalize()
 
 
 def _report(

@@ -2,7 +2,9 @@
 
 For every layer the mean and covariance of its input patches (x of a linear layer, the unfolded
 I h w patch of a convolution), and F = E[J'J] (O x O), with J the derivatives of the centred
-network outputs by the layer's output, summed over positions. Sums are in double precision.
+network outputs by the layer's output, summed over positions. For a loss in place of the outputs,
+F is E[J'HJ] with its curvature H in the outputs, or the second moment of its gradients with given
+labels. Sums are in double precision.
 """
 
 from __future__ import annotations
@@ -10,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
 from torch.nn import functional
 
 from latensor.exceptions import InvalidInputError
+from latensor.moments.second import Covariance, CovarianceAccumulator
 
 # Patches of one batch beyond this many are thinned out evenly: covariances of convolutions need 16
 # images, and have thousands of patches in each.
@@ -24,31 +28,36 @@ _MAX_PATCHES = 20_000
 
 @dataclass
 class LayerStatistics:
-    """Sums over the input patches of one layer, and over the gradients of its outputs."""
+    """Moments of the input patches of one layer, and of the gradients of its outputs."""
 
-    weight: float = 0.0
-    first: Any = None
-    second: Any = None
-    gradients: Any = None
-    n_gradients: float = 0.0
-    n_positions: float = 0.0
-    # Sums of original and compressed inputs together, for calibration.
-    cross: dict[str, Any] = field(default_factory=dict)
+    inputs: CovarianceAccumulator = field(default_factory=CovarianceAccumulator)
+    gradients: CovarianceAccumulator = field(default_factory=CovarianceAccumulator)
+    n_inputs: int = 0
+
+    @cached_property
+    def _known(self) -> Covariance:
+        return self.inputs.finalize()
 
     @property
     def mean(self) -> Any:
         """(d,) of the patches."""
-        return self.first / self.weight
+        return self._known.mean
 
     @property
     def covariance(self) -> Any:
         """(d, d) of the patches, centred."""
-        return self.second / self.weight - torch.outer(self.mean, self.mean)
+        return self._known.covariance
 
     @property
+    def positions(self) -> float:
+        """How often the layer is applied to one input."""
+        return self.gradients.count / self.n_inputs
+
+    @cached_property
     def sensitivity(self) -> Any:
         """F (O, O) per input."""
-        return self.gradients / self.n_gradients
+        known = self.gradients.finalize()
+        return (known.covariance + torch.outer(known.mean, known.mean)) * self.positions
 
 
 def patches(layer: Any, x: Any) -> Any:
@@ -85,8 +94,10 @@ def _margins(layer: Any) -> list[int]:
     return [m for pair in reversed(pairs) for m in pair]
 
 
-def batches_of(inputs: Any, device: Any, limit: int) -> list[Any]:
-    """Input batches of a loader, without their labels, on the device of the network."""
+def batches_of(
+    inputs: Any, device: Any, limit: int, *, labelled: bool = False
+) -> tuple[list[Any], list[Any]]:
+    """Input batches of a loader on the device of the network, and their labels where asked for."""
     if isinstance(inputs, torch.Tensor):
         inputs = [inputs]
     if not isinstance(inputs, Iterable):
@@ -94,22 +105,31 @@ def batches_of(inputs: Any, device: Any, limit: int) -> list[Any]:
             f"inputs must be a tensor or a loader of batches, got {type(inputs).__name__}"
         )
     found: list[Any] = []
+    labels: list[Any] = []
     count = 0
     for batch in inputs:
-        given = batch[0] if isinstance(batch, list | tuple) else batch
+        pair = isinstance(batch, list | tuple)
+        given = batch[0] if pair else batch
         if not isinstance(given, torch.Tensor):
             raise InvalidInputError(
                 f"inputs yields {type(given).__name__}: batches must be tensors, or begin with one"
             )
+        if labelled and not (pair and len(batch) > 1 and isinstance(batch[1], torch.Tensor)):
+            raise InvalidInputError(
+                "loss is a function of outputs and labels, but inputs yields no labels: give "
+                "batches (inputs, labels)"
+            )
         if not len(given):
             continue
         found.append(given[: limit - count].to(device))
+        if labelled:
+            labels.append(batch[1][: len(found[-1])].to(device))
         count += len(found[-1])
         if count >= limit:
             break
     if not count:
         raise InvalidInputError("inputs yields nothing: give at least one batch")
-    return found
+    return found, labels
 
 
 @contextmanager
@@ -131,9 +151,22 @@ def watching(model: Any, names: Iterable[str], see: Callable[..., None]) -> Iter
 
 
 def measure(
-    model: Any, names: list[str], batches: list[Any], *, seed: int = 0
+    model: Any,
+    names: list[str],
+    batches: list[Any],
+    *,
+    loss: Any = None,
+    labels: list[Any] | None = None,
+    seed: int = 0,
 ) -> dict[str, LayerStatistics]:
-    """Statistics of layers: one forward and one backward pass over the inputs."""
+    """Statistics of layers: one forward and one backward pass over the inputs.
+
+    Parameters
+    ----------
+    model, names, batches : a network, its layers and its inputs
+    loss, labels : as for `compress`
+    seed : int, of the random directions in which outputs are differentiated
+    """
     found = {name: LayerStatistics() for name in names}
     outputs: dict[str, Any] = {}
 
@@ -142,41 +175,64 @@ def measure(
             raise InvalidInputError(
                 f"layer {name!r} is used more than once in a forward pass: leave it out by skip="
             )
-        own = found[name]
-        values = patches(layer, x)
-        first, second = values.sum(0), values.T @ values
-        own.first = first if own.first is None else own.first + first
-        own.second = second if own.second is None else own.second + second
-        own.weight += len(values)
+        found[name].inputs.update(patches(layer, x))
         output.retain_grad()
         outputs[name] = output
 
     generator = torch.Generator().manual_seed(seed)
     with torch.enable_grad(), watching(model, names, see):
-        for batch in batches:
+        for k, batch in enumerate(batches):
             outputs.clear()
             result = model(batch.detach().requires_grad_(batch.is_floating_point()))
-            logits = result.reshape(len(batch), -1)
-            centred = logits - logits.mean(1, keepdim=True)
-            drawn = torch.randn(centred.shape, generator=generator).to(centred)
-            (centred * drawn).sum().backward()
+            if callable(loss):
+                value = loss(result, labels[k] if labels else None)
+                if not isinstance(value, torch.Tensor) or value.numel() != 1:
+                    raise InvalidInputError(
+                        f"loss must return one number for a batch, got {value!r}"
+                    )
+                value.backward()
+            else:
+                logits = as_logits(result, loss)
+                logits.backward(_directions(logits.detach(), loss, generator))
             for name, output in outputs.items():
-                _add_gradients(found[name], model.get_submodule(name), output, len(batch))
+                own = found[name]
+                own.gradients.update(_rows(model.get_submodule(name), output.grad))
+                own.n_inputs += len(batch)
     for parameter in model.parameters():
         parameter.grad = None
-    missing = [name for name in names if found[name].first is None]
+    missing = [name for name in names if not found[name].n_inputs]
     if missing:
         raise InvalidInputError(f"layer {missing[0]!r} is not used by the model on these inputs")
     return found
 
 
-def _add_gradients(own: LayerStatistics, layer: Any, output: Any, n_inputs: int) -> None:
-    gradient = output.grad
-    if isinstance(layer, torch.nn.Linear):
-        rows = gradient.reshape(-1, gradient.shape[-1]).double()
-    else:
-        rows = gradient.movedim(1, -1).reshape(-1, gradient.shape[1]).double()
-    product = rows.T @ rows
-    own.gradients = product if own.gradients is None else own.gradients + product
-    own.n_gradients += n_inputs
-    own.n_positions += len(rows)
+def as_logits(outputs: Any, loss: Any) -> Any:
+    """Outputs (n, q) of a batch; of classes at least two."""
+    flat = outputs.reshape(len(outputs), -1)
+    if loss == "cross_entropy" and (outputs.ndim != 2 or outputs.shape[1] < 2):
+        raise InvalidInputError(
+            "loss='cross_entropy' takes networks with outputs (n, classes) of at least 2 classes, "
+            f"got {tuple(outputs.shape)}"
+        )
+    return flat
+
+
+def _directions(logits: Any, loss: Any, generator: Any) -> Any:
+    """Random directions (n, q) in the outputs, with the metric of the loss as their covariance.
+
+    Of centred outputs that is I - 11'/q, of the cross-entropy diag(p) - pp' with the network's own
+    probabilities p: how fast the loss grows with a change of the outputs.
+    """
+    drawn = torch.randn(logits.shape, generator=generator).to(logits)
+    if loss is None:
+        return drawn - drawn.mean(1, keepdim=True)
+    chances = torch.softmax(logits, 1)
+    drawn = chances.sqrt() * drawn
+    return drawn - chances * drawn.sum(1, keepdim=True)
+
+
+def _rows(layer: Any, gradient: Any) -> Any:
+    """Gradients (n, O) by the outputs of a layer, one row for each position."""
+    if not isinstance(layer, torch.nn.Linear):
+        gradient = gradient.movedim(1, -1)
+    return gradient.reshape(-1, gradient.shape[-1]).double()

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from latensor.moments.second import CrossCovariance
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.linear import FactorizedLinear
 from latensor.nn.statistics import LayerStatistics
@@ -265,17 +266,14 @@ def _filled(layer: Any, values: dict[str, Any], bias: Any) -> Any:
     return layer
 
 
-def calibrated(layer: Any, known: LayerStatistics) -> tuple[Any, Any, Any, Any]:
+def calibrated(layer: Any, known: CrossCovariance) -> tuple[Any, Any, Any, Any]:
     """Weights for which a layer on compressed inputs gives the outputs of the original.
 
     With x the original and z the compressed inputs, centred, W_t = W + W (E[x z'] - E[z z'])
     (E[z z'] + rho I)^-1. Returns W_t, mean and covariance of z, and the mean of W x + b.
     """
-    W, sums = matrix_of(layer), known.cross
-    n = sums["weight"]
-    x, z = sums["x"] / n, sums["z"] / n
-    cross = sums["xz"] / n - torch.outer(x, z)
-    P = sums["zz"] / n - torch.outer(z, z)
+    W, x, z = matrix_of(layer), known.x_mean, known.y_mean
+    cross, P = known.cross_covariance, known.y_covariance
     size = len(P)
     shift = _CALIBRATION_RIDGE * float(P.trace()) / size or 1.0
     ridged = P + shift * torch.eye(size, dtype=P.dtype, device=P.device)
