@@ -16,10 +16,11 @@ from latensor.decomposition.auto.replace import misplaced, replace_components, w
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import leading_rank_one
 
-# Fractions of the components that trials replace, the cheapest to miss; all of them at random.
-_FRACTIONS = (0.4, 1.0, 0.2)
+# Fractions of the components that trials replace: all of them at random, the cheapest to miss. Half
+# of them brought three of eight fits of ten among twenty components back to where they were.
+_FRACTIONS = (1.0, 0.2)
 _SAME_OPTIMUM = 1e-5
-_AGREEMENTS, _DISAGREEMENTS = 3, 4
+_AGREEMENTS, _DISAGREEMENTS = 3, 5
 # A residual whose leading rank-one term has this fraction of what the weakest component is worth
 # may need a component there. Swaps are kept only where they lower the loss by the other figure.
 _WORTH_TRYING = 0.1
