@@ -48,6 +48,11 @@ def layers():
     for ranks, method in (((2, 2, 3), "tucker"), ((2, 2), "tucker"), (3, "cp"), ((3, 2), "tt")):
         layer = lt.nn.TensorRegression((4, 5), 3, ranks, method).double()
         yield layer, torch.randn(7, 4, 5).double()
+    for plan in ("whole", "joined", "modes"):
+        layer = lt.nn.TensorRegression((4, 5, 3), 3, (2, 2, 2, 3)).double()
+        layer._plan = plan
+        yield layer, torch.randn(2, 7, 4, 5, 3).double()
+    yield lt.nn.TensorRegression((9,), 4, (2, 3)).double(), torch.randn(7, 9).double()
     yield lt.nn.TensorContraction((4, 5), (2, 3), bias=True).double(), torch.randn(7, 4, 5).double()
 
 
@@ -185,6 +190,21 @@ def test_export_and_compile():
     torch.testing.assert_close(exported(x), model(x))
     compiled = torch.compile(model, backend="aot_eager")
     torch.testing.assert_close(compiled(x), model(x))
+    batch = {0: torch.export.Dim("batch")}
+    exported = torch.export.export(model, (x,), dynamic_shapes=(batch,)).module()
+    torch.testing.assert_close(exported(x.repeat(3, 1, 1, 1)), model(x.repeat(3, 1, 1, 1)))
+
+
+def test_heads_choose_the_cheapest_order_of_products():
+    """As measured: W whole for few outputs, factors one by one where their product is large."""
+    plans = {
+        ((64, 7, 7), 10, (16, 3, 3, 10)): "whole",
+        ((64, 7, 7), 100, (16, 3, 3, 10)): "joined",
+        ((64, 56, 56), 1000, (16, 28, 28, 100)): "modes",
+    }
+    for (shape, outputs, ranks), plan in plans.items():
+        with torch.device("meta"):
+            assert lt.nn.TensorRegression(shape, outputs, ranks)._plan == plan
 
 
 def test_importing_latensor_imports_no_torch():
