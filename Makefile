@@ -7,7 +7,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
-	bench-mixtures bench-graphs bench-trees bench-hard bench-engines bench-spark-ml
+	bench-mixtures bench-graphs bench-trees bench-hard bench-engines bench-spark-ml bench-quick coverage
 .DEFAULT_GOAL := help
 
 help:  ## Show this list
@@ -58,6 +58,15 @@ format: $(VENV)/.installed-dev  ## Rewrite the code in the project's format
 docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 	$(BIN)/sphinx-build -W -q -b html docs docs/_build/html
 	@echo "open docs/_build/html/index.html"
+
+coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach: everything but the long ones, one process
+	$(BIN)/python -m pytest -q -m "not slow" --cov=latensor --cov-report=term:skip-covered $(COVERED)
+
+COVERED := tests/arrays tests/cli tests/datasets tests/diagnostics tests/estimation tests/moments tests/plots \
+	tests/report tests/scores tests/sources tests/tensors tests/whitening
+
+bench-quick: $(VENV)/.installed-dev  ## Whether anything got slower, in five minutes
+	$(BIN)/python -m benchmarks.quick
 
 bench-algebra: $(VENV)/.installed-dev  ## Dense and sparse mttkrp beside TensorLy and pyttb
 	$(BIN)/python -m benchmarks.algebra

@@ -51,17 +51,67 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 napoleon_attr_annotations = False
 autosummary_generate = False
-autodoc_typehints = "none"
+autodoc_typehints = "signature"
+autodoc_typehints_format = "short"
 autodoc_member_order = "bysource"
 autodoc_default_options = {"members": True, "inherited-members": True}
 
-# Where api.md lists the API; see `list_public_names`.
+# Where api.md lists the API; see `write_api_pages`.
 _MARK = "<!-- API -->"
 # Subpackages whose remaining names are public too, as `lt.decomposition.PowerMethod`.
-_OPEN = ("moments", "whitening", "decomposition", "plots")
+_OPEN = ("moments", "whitening", "decomposition", "plots", "datasets", "sources")
 
 
-def list_public_names(app: Any, page: str, source: list[str]) -> None:
+def write_api_pages(app: Any) -> None:
+    """Write a page for every public object into docs/api, and none for names that have gone."""
+    folder = Path(app.srcdir) / "api"
+    folder.mkdir(exist_ok=True)
+    pages = {f"{path}.rst": _page(path, value) for path, value in _objects().items()}
+    for old in folder.glob("*.rst"):
+        if old.name not in pages:
+            old.unlink()
+    for name, text in pages.items():
+        target = folder / name
+        # Sphinx reads again what is newer than its own copy.
+        if not target.exists() or target.read_text(encoding="utf-8") != text:
+            target.write_text(text, encoding="utf-8")
+
+
+def _objects() -> dict[str, object]:
+    """Every public object by its dotted name."""
+    return {path: value for home in latensor._HOMES for path, value in _entries_of(home).items()}
+
+
+def _entries_of(home: str) -> dict[str, object]:
+    module = import_module(f"latensor.{home}")
+    entries = {f"latensor.{name}": getattr(latensor, name) for name in latensor._HOMES[home]}
+    if home in _OPEN:
+        for name in getattr(module, "__all__", ()):
+            if name not in latensor._HOMES[home]:
+                entries[f"latensor.{home}.{name}"] = getattr(module, name)
+    return entries
+
+
+def _page(path: str, value: object) -> str:
+    title = path.replace("latensor.", "lt.", 1)
+    links = [_directive(path, value)]
+    chapters = _chapters(path)
+    if chapters:
+        listed = ", ".join(f":doc:`{chapter} </theory>`" for chapter in chapters)
+        links.append(f".. seealso:: In the map of the monograph: {listed}.\n")
+    return f"{title}\n{'=' * len(title)}\n\n" + "\n".join(links)
+
+
+def _chapters(path: str) -> list[str]:
+    """The chapters of the map of the monograph that name an object."""
+    text = (Path(__file__).parent / "theory.md").read_text(encoding="utf-8")
+    name = re.escape(path.removeprefix("latensor."))
+    parts = re.split(r"\n## ", text)[1:]
+    named = (part for part in parts if re.search(rf"`lt\.{name}\b", part))
+    return [part.split(":", 1)[0].strip() for part in named]
+
+
+def list_api(app: Any, page: str, source: list[str]) -> None:
     """Put the names of `latensor._HOMES` into the API page, one section per subpackage."""
     if page != "api":
         return
@@ -72,18 +122,22 @@ def list_public_names(app: Any, page: str, source: list[str]) -> None:
 
 def _section(home: str) -> str:
     module = import_module(f"latensor.{home}")
-    entries = {f"latensor.{name}": getattr(latensor, name) for name in latensor._HOMES[home]}
-    if home in _OPEN:
-        for name in getattr(module, "__all__", ()):
-            if name not in latensor._HOMES[home]:
-                entries[f"latensor.{home}.{name}"] = getattr(module, name)
     summary = (module.__doc__ or "").strip().split("\n\n")[0]
-    listing = "\n".join(f"   {path}" for path in entries)
-    details = "\n".join(_directive(path, value) for path, value in entries.items())
-    return (
-        f"## latensor.{home}\n\n{summary}\n\n"
-        f"```{{eval-rst}}\n.. autosummary::\n   :nosignatures:\n\n{listing}\n\n{details}```\n"
+    if not _entries_of(home):
+        return ""
+    rows = "\n".join(
+        f"| [{path.replace('latensor.', 'lt.', 1)}](api/{path}.rst) | {_summary(value)} |"
+        for path, value in _entries_of(home).items()
     )
+    return f"## latensor.{home}\n\n{summary}\n\n| name | what for |\n|---|---|\n{rows}\n"
+
+
+def _summary(value: object) -> str:
+    """The first line of a docstring, as a cell of a table."""
+    first = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", " ")
+    text = first if callable(value) or isinstance(value, type) else ""
+    # Formulas between bars and names that end in an underscore are not Markdown.
+    return re.sub(r"([|<>*_])", r"\\\1", text)
 
 
 def _directive(path: str, value: object) -> str:
@@ -170,7 +224,8 @@ def escape_formulas(
 
 def setup(app: Any) -> None:
     """Connect the functions above."""
-    app.connect("source-read", list_public_names)
+    app.connect("builder-inited", write_api_pages)
+    app.connect("source-read", list_api)
     app.connect("autodoc-skip-member", skip_foreign)
     # One before napoleon (500), one after it, to see what it made of the sections.
     app.connect("autodoc-process-docstring", adapt_sections, priority=100)

@@ -111,8 +111,8 @@ def make_single_topic(
     Parameters
     ----------
     weights : (k,) array, probabilities of the topics up to scale; equal by default
-    n_documents, n_features, n_components, length, lengths, word_exponent, concentration,
-    random_state : as for `make_topics`
+    n_documents, n_features, n_components, length, lengths : as for `make_topics`
+    word_exponent, concentration, random_state : as for `make_topics`
 
     Returns
     -------

@@ -303,19 +303,18 @@ def _separated_values(
     if first is None:
         return
     delimiter = max("\t,;|", key=first.count)
-    header = [name.strip() for name in next(csv.reader([first], delimiter=delimiter))]
+    header = [name.strip() for name in next(_records(file, iter([first]), delimiter))[1]]
     for name in needed or ():
         if name not in header:
             raise InvalidInputError(f"{file.name} has no column {name!r}; it has {listed(header)}")
     places = {name: header.index(name) for name in (header if needed is None else needed)}
     held: list[list[str]] = []
-    reader = csv.reader(lines, delimiter=delimiter)
-    for record in reader:
+    for line, record in _records(file, lines, delimiter):
         if not record:
             continue
         if len(record) != len(header):
             raise file.error(
-                reader.line_num + 1,
+                line + 1,
                 f"has {len(record)} fields where the first line has {len(header)}",
             )
         held.append(record)
@@ -324,6 +323,25 @@ def _separated_values(
             held = []
     if held:
         yield {name: _parsed([r[i] for r in held]) for name, i in places.items()}
+
+
+def _records(
+    file: TextFile, lines: Iterator[str], delimiter: str
+) -> Iterator[tuple[int, list[str]]]:
+    """Records, with the number of the line that each ends with."""
+    reader = csv.reader(lines, delimiter=delimiter)
+    while True:
+        try:
+            record = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InvalidInputError(
+                f"{file.name} has a record near line {reader.line_num + 1} that is not well formed "
+                f"({error}): put texts between quotes; those above {csv.field_size_limit():,} "
+                "characters are read from JSON lines and Parquet"
+            ) from None
+        yield reader.line_num, record
 
 
 def _parsed(fields: list[str]) -> Any:
