@@ -108,8 +108,9 @@ bench-engines: $(VENV)/.installed-dev  ## Local threads, Dask and many partition
 bench-spark-ml: $(VENV)/.installed-dev  ## Spark ML's LDA and GaussianMixture beside ours; needs pyspark and Java
 	$(BIN)/python -m benchmarks.spark_ml --write
 
-bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or networks and mixtures of regressions beside EM from random starts
+bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or, regressions and neural networks beside random starts
 	$(BIN)/python -m benchmarks.nonlinear
+	$(BIN)/python -m benchmarks.two_layer
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(PIP) install -e ".[bench-mixtures]"

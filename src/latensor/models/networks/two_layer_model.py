@@ -327,9 +327,43 @@ class NetworkModel(Model[NetworkState]):
                 break
         best, name = ends[0]
         agreed = sum(end.loss <= best.loss * (1 + _SAME) + _TINY for end, _ in ends)
-        state = replace(best.state, hidden=best.state.hidden @ basis.T)
         evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
-        return state, {**evidence, "wide": floor / max(best.loss, _TINY)}
+        evidence["wide"] = floor / max(best.loss, _TINY)
+        state = replace(best.state, hidden=best.state.hidden @ basis.T)
+        if basis.shape[1] < basis.shape[0]:
+            wider = self._outside(run.prepared(family, units), family, state, units, rng)
+            if wider is not None:
+                return wider, {**evidence, "start": f"{name}, widened"}
+        return state, evidence
+
+    def _outside(
+        self,
+        fold: Fold[NetworkState],
+        family: NetworkFamily,
+        state: NetworkState,
+        units: Batch,
+        rng: np.random.Generator,
+    ) -> NetworkState | None:
+        """A network that needs directions outside the subspace, or None.
+
+        As many random units in all features are added: where they lower the loss by more than
+        their weights fit of the noise, a fraction p / n, the least needed ones are taken out again.
+        """
+        reached = descended(fold, family, state, _TRIAL, _TRIAL_TOL)
+        more = self._drawn(1, state.hidden.shape[1], rng)
+        both = NetworkState(
+            np.concatenate([reached.state.hidden, more.hidden]),
+            np.concatenate([reached.state.bias, more.bias]),
+            np.concatenate([reached.state.output, more.output], axis=1),
+            reached.state.constant,
+        )
+        wide = descended(fold, family, both, _WIDE_TRIAL, _TRIAL_TOL)
+        noise = (more.hidden.size + more.bias.size + more.output.size) / len(units)
+        if wide.loss >= reached.loss * (1 - _SAME - noise) - _TINY:
+            return None
+        pruned = self._pruned(fold, family, wide.state, family.prepare(units))
+        found = descended(fold, family, pruned, _TRIAL, _TRIAL_TOL)
+        return found.state if found.loss < reached.loss * (1 - _SAME) else None
 
     def _pruned(
         self, fold: Fold[NetworkState], family: NetworkFamily, state: NetworkState, units: Batch
