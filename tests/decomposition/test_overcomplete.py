@@ -191,3 +191,15 @@ def test_the_lifted_tensor():
         lt.lift(np.ones((3, 3)))
     with pytest.raises(lt.InvalidInputError, match="the lifted tensor"):
         lt.lift(np.ones((9, 9, 9)), max_size=100)
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_third_order_components_that_stick_are_freed(seed):
+    rng = np.random.default_rng(seed)
+    vectors = rng.standard_normal((60, 210))
+    vectors /= np.linalg.norm(vectors, axis=0)
+    tensor = lt.CPTensor(rng.uniform(0.5, 2.0, 210), (vectors,) * 3).to_dense()
+    found = lt.decompose(tensor, 210, symmetric=True)
+    assert found.residual < 1e-9
+    cosines = np.abs(vectors.T @ np.asarray(found.factors[0])).max(axis=1)
+    np.testing.assert_allclose(cosines, 1.0, atol=1e-10)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latensor.decomposition.auto.core import Core, Fit
+from latensor.decomposition.auto.stuck import unstick
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import (
     CONVERGED_PROMISE,
@@ -32,6 +33,9 @@ _MOST_STEPS = 100
 # Above this rank one Levenberg-Marquardt step costs more than the sweeps that it saves.
 _LARGEST_RANK = 200
 _MOST_LARGE_SWEEPS = 300
+# Gains of sweeps that stick, squared residual below which it is a few components that do, and how
+# often those are fitted anew.
+_STUCK, _NEAR, _MOST_CURES = 1e-2, 0.04, 4
 # Sweeps and steps between two looks at a trial, its looks at most, what a step costs in sweeps,
 # and how many times its last gain may still lie before it.
 _SWEEPS_PER_LOOK, _SWEEP_LOOKS = 10, 10
@@ -46,11 +50,43 @@ def converge(core: Core, fit: Fit) -> Fit:
     """The local optimum of a core that a start leads to."""
     if core.monitor.ended is not None or core.monitor.reached(fit.loss):
         return fit
+    if core.rank > _LARGEST_RANK:
+        return _converge_large(core, fit)
+    fit = _swept(core, fit, StoppingRule(_SLOW, _MOST_SWEEPS, 2, core.smallest))
+    if core.monitor.ended is not None or fit.loss <= core.smallest:
+        return fit
+    return descend(core.problem, fit, core.tol, _MOST_STEPS, core.monitor, core.assemble)
+
+
+def _converge_large(core: Core, fit: Fit) -> Fit:
+    """Sweeps alone, and where they stick above an exact fit, the cure for stuck components.
+
+    Sweeps converge linearly: the digits beyond an exact fit would cost most of the time.
+    """
+    near = _NEAR * core.problem.squared_norm
+    stuck = StoppingRule(_STUCK, _MOST_LARGE_SWEEPS, 3, core.exact, plateau=near)
+    fit = _swept(core, fit, stuck)
+    overcomplete = core.rank > max(core.shape)
+    for _ in range(_MOST_CURES):
+        done = core.monitor.ended is not None or fit.loss <= core.exact or core.accepts(fit)
+        if done or not overcomplete or fit.loss > near:
+            break
+        other = _swept(core, unstick(core, fit), stuck)
+        if other.loss >= fit.loss * (1 - _SLOW):
+            break
+        fit = other
+    if core.monitor.ended is not None or fit.loss <= core.exact:
+        return fit
+    fit = _swept(core, fit, StoppingRule(core.tol, _MOST_LARGE_SWEEPS, 3, core.exact))
+    if core.monitor.ended is not None or fit.loss <= core.exact:
+        return fit
+    converged = has_converged(core.problem, fit.factors, core.tol, base=core.monitor.base)
+    return replace(fit, status=Status.CONVERGED if converged else Status.MAX_ITER)
+
+
+def _swept(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
+    """Extrapolated sweeps over a core."""
     sweeps = Sweeps(core.problem)
-    large = core.rank > _LARGEST_RANK
-    rule = StoppingRule(_SLOW, _MOST_SWEEPS, 2, core.smallest)
-    if large:
-        rule = StoppingRule(core.tol, _MOST_LARGE_SWEEPS, 3, core.smallest)
     point, status = iterate(
         sweeps.extrapolated,
         sweeps.start(fit.factors),
@@ -58,13 +94,7 @@ def converge(core: Core, fit: Fit) -> Fit:
         core.monitor,
         lambda p: core.assemble(p.factors),
     )
-    fit = Fit(point.factors, point.loss, status)
-    if core.monitor.ended is not None or fit.loss <= core.smallest:
-        return fit
-    if large:
-        done = has_converged(core.problem, fit.factors, core.tol, base=core.monitor.base)
-        return replace(fit, status=Status.CONVERGED if done else Status.MAX_ITER)
-    return descend(core.problem, fit, core.tol, _MOST_STEPS, core.monitor, core.assemble)
+    return Fit(point.factors, point.loss, status)
 
 
 def follow(core: Core, start: Fit, best: float) -> tuple[Fit, int]:

@@ -135,6 +135,11 @@ class Core:
         """Loss below which only rounding is left: exactly low-rank input goes down to here."""
         return 1e-28 * self.problem.squared_norm
 
+    @property
+    def exact(self) -> float:
+        """Loss at which a fit is exact."""
+        return EXACT * self.problem.squared_norm
+
     def unmonitored(self) -> Core:
         """The same core for trials, without callback and history."""
         return replace(self, monitor=replace(self.monitor, callback=None, history=[]))
