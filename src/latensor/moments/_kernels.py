@@ -80,34 +80,6 @@ def add_times_matrix(
 
 
 @compiled()
-def without_same_word(factor: Any, sums: Any, first: int, same: Any, basis: Any, out: Any) -> None:
-    """Rows factor_v sums_v - same_v basis_v, (V, r); of the sums the columns from `first` on."""
-    for v in range(out.shape[0]):
-        scale, own = factor[v], same[v]
-        total, row, place = sums[v, first:], basis[v], out[v]
-        for j in range(out.shape[1]):
-            place[j] = scale * total[j] - own * row[j]
-
-
-@compiled()
-def add_rows(factor: Any, sums: Any, first: int, out: Any) -> None:
-    """Add rows factor_v sums_v to out (V, r); of the sums the columns from `first` on."""
-    for v in range(out.shape[0]):
-        scale, total, place = factor[v], sums[v, first:], out[v]
-        for j in range(out.shape[1]):
-            place[j] += scale * total[j]
-
-
-@compiled()
-def subtract_outer(column: Any, row: Any, shift: Any, basis: Any, out: Any) -> None:
-    """Take column_v row_j + shift basis_vj away from out (V, r)."""
-    for v in range(out.shape[0]):
-        own = column[v]
-        for j in range(out.shape[1]):
-            out[v, j] -= own * row[j] + shift * basis[v, j]
-
-
-@compiled()
 def count_triples(indptr: Any, indices: Any, weights: Any, out: Any) -> None:
     """Add the weight of every row to its triples a < b < c of columns, at C(c,3) + C(b,2) + a."""
     for row in range(indptr.size - 1):

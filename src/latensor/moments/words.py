@@ -35,6 +35,9 @@ from latensor.value_files import storable
 # What the sums of the two halves of the documents are called.
 HALVES = ("first", "second")
 
+# Rows of words that are changed at once: they stay in the cache.
+_ROWS = 1024
+
 
 @dataclass(frozen=True)
 class WordPairs:
@@ -313,8 +316,6 @@ class WordPairSums(Closing):
     def _first_two(
         self, halves: tuple[int, ...], dtype: Any = np.float64, out: Any = None
     ) -> tuple[Any, Any, float]:
-        from latensor.moments._kernels import add_rows, without_same_word
-
         seen = self.seen()
         parts = self._parts(halves)
         singles, pairs = sum(part[:, :2] for part in parts).T
@@ -324,9 +325,16 @@ class WordPairSums(Closing):
         factor = (self.scale / weight).astype(dtype)
         same_word = (self.scale**2 / weight * pairs).astype(dtype)
         product = room_for(self.basis.shape, np.result_type(dtype, *parts), out)
-        without_same_word(factor, parts[0], 2, same_word, self.basis, product)
-        for part in parts[1:]:
-            add_rows(factor, part, 2, product)
+        # In blocks that stay in the cache: a compiled loop is three times as fast and costs a
+        # second to compile, for two milliseconds at 20,000 words and 60 directions.
+        columns = slice(2, 2 + product.shape[1])
+        for begin in range(0, len(product), _ROWS):
+            rows = slice(begin, begin + _ROWS)
+            place, scale = product[rows], factor[rows, None]
+            np.multiply(scale, parts[0][rows, columns], out=place)
+            place -= same_word[rows, None] * self.basis[rows]
+            for part in parts[1:]:
+                place += scale * part[rows, columns]
         squares = seen["squares"][list(halves)].sum()
         return mean, product, float(weights[0] ** 2 / or_one(squares))
 

@@ -32,6 +32,8 @@ _OVERSAMPLING = 30
 # Single precision is enough for directions that stand in noise. Where those left out are this much
 # weaker than the weakest kept, the documents have hardly any, and the last passes are made precise.
 _NOISELESS = 1e-3
+# Rows of words that are changed at once: they stay in the cache.
+_ROWS = 1024
 
 # One pass over the documents.
 Fold = Callable[[Any], Any]
@@ -176,8 +178,6 @@ def _stepped(sums: WordPairSums, concentration: float, room: Any) -> tuple[Any, 
     The directions take the place of those that the sums were taken along, the product that of
     `room` where it fits.
     """
-    from latensor.moments._kernels import subtract_outer
-
     basis = sums.basis
     pairs = sums.pairs(dtype=basis.dtype, out=room)
     fraction = basis.dtype.type(concentration / (concentration + 1))
@@ -186,7 +186,10 @@ def _stepped(sums: WordPairSums, concentration: float, room: Any) -> tuple[Any, 
         core = _symmetric(basis.T @ pairs.product).astype(np.float64)
         values = np.linalg.eigvalsh(core - float(fraction) * np.outer(along, along))[::-1]
     shift = basis.dtype.type(min(float(values[-1]), 0.0))
-    subtract_outer(fraction * pairs.mean, along, shift, basis, pairs.product)
+    for begin in range(0, len(basis), _ROWS):
+        rows = slice(begin, begin + _ROWS)
+        pairs.product[rows] -= (fraction * pairs.mean[rows, None]) * along
+        pairs.product[rows] -= shift * basis[rows]
     return _orthonormal(pairs.product, out=basis), values, pairs.product
 
 
