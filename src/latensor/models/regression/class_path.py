@@ -134,7 +134,7 @@ def fit_classes(
             tol=max(settings.tol, _PATH_TOL) if automatic else settings.tol,
         )
         point = fitted
-        error = leave_one_out(loss, fitted, ridge) / n
+        error = leave_one_out(loss, fitted) / n
         found.append(ClassFit(fitted, regression, alpha, error))
         if len(found) > 2 and found[-1].error > found[-2].error > found[-3].error:
             break
@@ -170,17 +170,14 @@ def _scaled(
     return best
 
 
-def leave_one_out(loss: ClassLoss, fitted: Fitted[Any], ridge: Ridge) -> float:
+def leave_one_out(loss: ClassLoss, fitted: Fitted[Any]) -> float:
     """The loss of every row, the weights updated for its removal by one Newton step.
 
     With A = J_i H^-1 J_i' and the curvature V and gradient r of row i, the fitted values without
     it are f - A (I - V A)^-1 r.
     """
     weights, at = fitted.weights, fitted.at
-    p = weights.n_parameters
-    gram = fitted.normal[0].copy()
-    gram[:p, :p] += ridge.curvature(weights)
-    values, vectors = np.linalg.eigh(gram)
+    values, vectors = np.linalg.eigh(fitted.penalized)
     kept = values > 1e-10 * max(float(values[-1]), np.finfo(float).tiny)
     root = vectors[:, kept] / np.sqrt(values[kept])
     jacobian = loss._with_intercepts(weights.jacobian(at)) @ root

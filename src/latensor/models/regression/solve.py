@@ -81,6 +81,7 @@ class Fitted(Generic[W]):
     value : float, with it
     at : Linearized, at the optimum
     normal : curvature (p + e, p + e) of the loss there and minus its gradient (p + e,)
+    penalized : (p + e, p + e), the curvature with that of the ridge
     penalty : of the ridge, which decides how norms are shared among the blocks
     n_iter : int, Gauss-Newton steps
     converged : bool
@@ -92,6 +93,7 @@ class Fitted(Generic[W]):
     value: float
     at: Linearized
     normal: tuple[Array, Array]
+    penalized: Array
     penalty: str
     n_iter: int
     converged: bool
@@ -169,7 +171,9 @@ def minimize(
         weights, b, at, lost, value = trial, trial_b, trial_at, trial_lost, trial_value
         normal = loss.normal(weights, at, b)
     # At least one: where the start was the optimum, a step was computed and not taken.
-    return Fitted(weights, b, lost, value, at, normal, ridge.penalty, max(n_iter, 1), converged)
+    return Fitted(
+        weights, b, lost, value, at, normal, gram, ridge.penalty, max(n_iter, 1), converged
+    )
 
 
 def _solved(gram: Array, right: Array, shift: float) -> Array:
@@ -183,11 +187,9 @@ def _solved(gram: Array, right: Array, shift: float) -> Array:
         return np.linalg.lstsq(shifted, right, rcond=None)[0]
 
 
-def degrees_of_freedom(fitted: Fitted[W], ridge: Ridge) -> float:
+def degrees_of_freedom(fitted: Fitted[W]) -> float:
     """The trace of (H + P)^+ H, with the curvatures H of the loss and P of the penalty."""
-    p, gram = fitted.weights.n_parameters, fitted.normal[0]
-    whole = gram.copy()
-    whole[:p, :p] += ridge.curvature(fitted.weights)
+    gram, whole = fitted.normal[0], fitted.penalized.copy()
     # Parameters that change no weight have no curvature, and count nothing.
     shift = 1e-10 * float(np.trace(whole)) / len(whole) or 1.0
     whole[np.diag_indices_from(whole)] += shift
@@ -253,7 +255,7 @@ def squared_path(
         point = fitted
         if k < len(warm_up):
             continue
-        free = degrees_of_freedom(fitted, ridge)
+        free = degrees_of_freedom(fitted)
         left = count - free - extra
         error = 2 * fitted.loss * count / left**2 if left > 0 else np.inf
         found.append((fitted, Strength(alpha, free, error)))

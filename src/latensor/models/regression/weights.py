@@ -116,6 +116,15 @@ def solve_ridge(gram: Array, right: Array, floor: float = 1e-10) -> Array:
         return np.linalg.lstsq(shifted, right, rcond=None)[0]
 
 
+def _hadamard(grams: Sequence[Array], rank: int, *left_out: int) -> Array:
+    """(R, R): the product of Gram matrices, entry by entry, without some."""
+    found = np.ones((rank, rank))
+    for k, gram in enumerate(grams):
+        if k not in left_out:
+            found = found * gram
+    return found
+
+
 @dataclass(frozen=True, eq=False)
 class CPWeights(LowRank):
     """W = sum_r a_r (x) b_r (x) .. (x) c_r, c the outputs; one output has c = 1 and no block.
@@ -199,25 +208,24 @@ class CPWeights(LowRank):
         return [block.T @ block for block in self.blocks]
 
     def _others(self, *left_out: int) -> Array:
-        found = np.ones((self.rank, self.rank))
-        for k, gram in enumerate(self._grams()):
-            if k not in left_out:
-                found = found * gram
-        return found
+        return _hadamard(self._grams(), self.rank, *left_out)
 
     def metric(self) -> Array:
-        blocks, rank = self.blocks, self.rank
-        rows = []
+        blocks, rank, grams = self.blocks, self.rank, self._grams()
+        edges = np.concatenate([[0], np.cumsum([b.size for b in blocks])])
+        found = np.empty((edges[-1], edges[-1]))
         for k, left in enumerate(blocks):
-            row = []
-            for n, right in enumerate(blocks):
-                if k == n:
-                    row.append(np.kron(np.eye(len(left)), self._others(k)))
-                    continue
-                inner = np.einsum("is,jr,rs->irjs", left, right, self._others(k, n))
-                row.append(inner.reshape(len(left) * rank, len(right) * rank))
-            rows.append(row)
-        return np.block(rows)
+            rows, d = slice(edges[k], edges[k + 1]), np.arange(len(left))
+            own = np.zeros((len(left), rank, len(left), rank))
+            own[d, :, d] = _hadamard(grams, rank, k)
+            found[rows, rows] = own.reshape(left.size, left.size)
+            for n, right in enumerate(blocks[:k]):
+                columns = slice(edges[n], edges[n + 1])
+                scaled = left[:, None, :] * _hadamard(grams, rank, k, n)
+                inner = scaled[:, :, None, :] * right.T[None, :, :, None]
+                found[rows, columns] = inner.reshape(left.size, right.size)
+                found[columns, rows] = found[rows, columns].T
+        return found
 
     def squared_norm(self) -> float:
         return float(self._others().sum())
