@@ -23,6 +23,18 @@ from threadpoolctl import threadpool_limits
 import latensor as lt
 
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
+# Dimensions, rank or ranks, correlation, number of data sets.
+SETTINGS: list[tuple[tuple[int, ...], Any, float, int]] = [
+    ((20, 20), 3, 0.0, 3),
+    ((20, 20), 3, 0.8, 3),
+    ((20, 20), 5, 0.0, 3),
+    ((20, 20), 5, 0.8, 3),
+    ((30, 20, 10), 3, 0.0, 10),
+    ((30, 20, 10), 3, 0.8, 3),
+    ((20, 20), (3, 3), 0.0, 3),
+    ((20, 20), (3, 3), 0.8, 3),
+    ((30, 20, 10), (3, 3, 3), 0.0, 2),
+]
 
 
 def timed(run: Callable[[], Any]) -> tuple[float, Any]:
@@ -71,18 +83,7 @@ def planted_table() -> None:
         "| R2: best, latensor | seconds: TensorLy, latensor |"
     )
     print("|---|---|---|---|---|---|---|")
-    settings: list[tuple[tuple[int, ...], Any, float, int]] = [
-        ((20, 20), 3, 0.0, 3),
-        ((20, 20), 3, 0.8, 3),
-        ((20, 20), 5, 0.0, 3),
-        ((20, 20), 5, 0.8, 3),
-        ((30, 20, 10), 3, 0.0, 10),
-        ((30, 20, 10), 3, 0.8, 3),
-        ((20, 20), (3, 3), 0.0, 3),
-        ((20, 20), (3, 3), 0.8, 3),
-        ((30, 20, 10), (3, 3, 3), 0.0, 2),
-    ]
-    for dims, rank, rho, n_seeds in settings:
+    for dims, rank, rho, n_seeds in SETTINGS:
         rows: dict[str, list[Any]] = {k: [] for k in ("ridge", "one", "best", "ours", "t", "t1")}
         for seed in range(n_seeds):
             X, y, W, X_new, signal = planted(dims, rank, rho, seed)
