@@ -78,7 +78,7 @@ def test_gradient_and_leave_one_out(q):
         )  # fmt: skip
         only = ClassLoss(labels[i : i + 1], np.ones(1))
         true += only.value(without.at.fitted[i : i + 1], without.intercepts)
-    assert leave_one_out(loss, whole, ridge) == pytest.approx(true, rel=0.02)
+    assert leave_one_out(loss, whole) == pytest.approx(true, rel=0.02)
 
 
 def test_digits():
