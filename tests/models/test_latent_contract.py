@@ -22,6 +22,9 @@ POINTS = make_gaussian_hmm(
 BINARY = lt.datasets.make_noisy_or(900, 20, 3, prior=0.15, density=0.4, random_state=8).samples
 
 
+LINES = lt.datasets.make_regressions(900, 4, 3, random_state=2)
+
+
 class Again:
     """Batches that can be gone over any number of times, and how many rows were."""
 
@@ -49,6 +52,12 @@ def views(X, weights=None):
     if weights is None:
         return [[view[part] for view in X] for part in parts]
     return [([view[part] for view in X], weights[part]) for part in parts]
+
+
+def targeted(data, weights=None):
+    parts = [slice(0, 300), slice(300, 310), slice(310, None)]
+    given = (*data, weights) if weights is not None else data
+    return [tuple(values[part] for values in given) for part in parts]
 
 
 def sequences(data, weights=None):
@@ -85,6 +94,8 @@ class Case:
 
 def case(model, data, batches, names, short=100, **settings):
     arguments = (data.X, data.lengths) if hasattr(data, "lengths") else (data,)
+    if batches is targeted:
+        arguments = data
 
     def make(limit=None, **more):
         kind = model if limit is None else type(model.__name__, (model,), {"_row_limit": limit})
@@ -107,6 +118,13 @@ CASES = {
     "ica": case(lt.ICA, SOURCES, rows, ("components_", "mixing_"), n_components=3),
     "noisy-or": case(
         lt.NoisyOrNetwork, BINARY, rows, ("prior_", "components_", "leak_"), n_components=3
+    ),
+    "regressions": case(
+        lt.MixtureOfRegressions,
+        (LINES.X, LINES.y),
+        targeted,
+        ("weights_", "coef_", "intercept_"),
+        n_components=3,
     ),
     "pearson": case(lt.PearsonMixture, LINE, rows, GAUSSIAN),
     "symbols": case(
@@ -153,7 +171,7 @@ def test_a_long_source_is_gone_over_twice(name):
     source = Again(case.batches())
     found = case.make(case.short, refine=0).fit(source)
     assert gap(case, whole, found) < 1e-9
-    passes = {"pearson": 1, "points": 3, "symbols": 3}.get(name, 2)
+    passes = {"pearson": 1, "points": 3, "symbols": 3, "regressions": 4}.get(name, 2)
     # Besides, one look at the first batch and, for a centre, at the first block.
     first = Again(case.batches()[:1])
     list(first)
@@ -195,9 +213,9 @@ def test_weights_of_a_source_are_repetitions(name, long):
         weights = rng.integers(0, 3, size)
         data = case.arguments[0]
         arguments = (
-            [np.repeat(view, weights, axis=0) for view in data]
+            ([np.repeat(view, weights, axis=0) for view in data],)
             if name == "views"
-            else np.repeat(data, weights, axis=0),
+            else tuple(np.repeat(values, weights, axis=0) for values in case.arguments)
         )
     found = case.make(limit, refine=0).fit(case.batches(weights.astype(float)))
     expected = case.make(refine=0).fit(*arguments)
@@ -214,6 +232,8 @@ def test_batches_of_weight_zero_are_not_there(name):
         if chains:
             rows, lengths = batch[:2]
             return rows, lengths, np.full(len(lengths), weight)
+        if name == "regressions":
+            return *batch, np.full(len(batch[0]), weight)
         return batch, np.full(len(batch[0] if name == "views" else batch), weight)
 
     nothing = weighted(batches[1], 0.0)
@@ -281,6 +301,7 @@ WITH_INTERVALS = {
     "views": {"weights": (3,), "means": [(3, 5), (3, 6), (3, 7)], "variances": [(3, 5)]},
     "ica": {"mixing": (6, 3), "components": (3, 6), "kurtosis": (3,)},
     "noisy-or": {"prior": (3,), "components": (3, 20), "leak": (20,)},
+    "regressions": {"weights": (3,), "coef": (3, 4), "intercept": (3,), "variances": (3,)},
     "pearson": {"weights": (2,), "means": (2, 1), "covariances": (2,)},
     "symbols": {"startprob": (3,), "transmat": (3, 3), "emissionprob": (3, 6)},
     "points": {"startprob": (3,), "transmat": (3, 3), "means": (3, 1), "covariances": (3, 1)},
