@@ -1,4 +1,4 @@
-"""Directions of resamples beside those of a fit: which is which, and with which sign."""
+"""Directions: in which features vary, and which of a resample are which of a fit."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array
+
+# Eigenvalues of a correlation below this fraction of the largest are collinear columns.
+_COLLINEAR = 1e-10
+
+
+def varying_directions(covariance: Any) -> tuple[Array, Array]:
+    """What makes features white, and what brings them back, without collinear columns.
+
+    Parameters
+    ----------
+    covariance : (d, d). It is judged as a correlation: units of the features make none collinear
+
+    Returns
+    -------
+    W, L : (d, r) with W' covariance W = I and L W' the identity on what varies
+    """
+    spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    scale = np.where(spread > 0, spread, 1.0)
+    values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
+    kept = values > _COLLINEAR * max(float(values[-1]), 1e-300)
+    values, vectors = values[kept], vectors[:, kept]
+    return vectors / np.sqrt(values) / scale[:, None], vectors * np.sqrt(values) * scale[:, None]
 
 
 def matched_directions(known: Any, found: Any) -> tuple[Array, Array]:

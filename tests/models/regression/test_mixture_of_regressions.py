@@ -172,6 +172,14 @@ def test_other_links(link, scale):
     assert set(labels) == {0, 1}
 
 
+def test_units_of_the_features_make_none_of_them_collinear():
+    planted = lt.datasets.make_regressions(3000, 5, 2, random_state=3)
+    units = np.array([1e-7, 1.0, 1e7, 1.0, 1e-3])
+    near = lt.MixtureOfRegressions(2, random_state=0).fit(planted.X, planted.y)
+    far = lt.MixtureOfRegressions(2, random_state=0).fit(planted.X * units, planted.y)
+    np.testing.assert_allclose(far.coef_ * units, near.coef_, rtol=1e-5, atol=1e-7)
+
+
 def test_answers_follow_from_the_parameters():
     X, y = PLANTED.X, PLANTED.y
     each = FITTED.predict(X, by_component=True)

@@ -12,6 +12,7 @@ import scipy.special
 
 from latensor.arrays import Array
 from latensor.estimation.base import component_order
+from latensor.estimation.directions import varying_directions
 from latensor.estimation.learn import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
@@ -27,8 +28,6 @@ from latensor.moments.unit_sample import Sample
 from latensor.refinement.em import Fold
 from latensor.refinement.family import Statistics
 
-# Eigenvalues of the covariance of X below this fraction of the largest are collinear columns.
-_COLLINEAR = 1e-10
 # Directions in which third moments are summed where second ones do not show all units.
 _MOST_DIRECTIONS = 48
 # Units on which starts are compared, the steps and tolerance of each; steps of networks with twice
@@ -78,15 +77,10 @@ class NetworkModel(Model[NetworkState]):
             )
         spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
         scale = np.where(spread > 0, spread, 1.0)
-        # Units of the features do not make them collinear.
-        values, vectors = np.linalg.eigh(covariance[:d, :d] / np.outer(scale[:d], scale[:d]))
-        kept = values > _COLLINEAR * max(float(values[-1]), 1e-300)
-        values, vectors = values[kept], vectors[:, kept]
+        whitener, lift = varying_directions(covariance[:d, :d])
         target = np.stack([mean[d:], scale[d:]])
-        whitener = vectors / np.sqrt(values) / scale[:d, None]
-        lift = vectors * np.sqrt(values) * scale[:d, None]
         linear = whitener.T @ covariance[:d, d:] / target[1]
-        rank = len(values)
+        rank = whitener.shape[1]
         frame: dict[str, Any] = {
             "residual": Residual(mean[:d], whitener, target, linear),
             "lift": lift,

@@ -11,6 +11,7 @@ from latensor.arrays import Array
 from latensor.decomposition import JointDiagonalization
 from latensor.engines import LocalEngine
 from latensor.estimation.base import component_order
+from latensor.estimation.directions import varying_directions
 from latensor.estimation.halves import select_by_halves
 from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
@@ -26,8 +27,6 @@ from latensor.moments.sums import Folded, Joint
 from latensor.refinement.em import Reached, em
 from latensor.sources.shards import Source
 
-# Eigenvalues of the covariance of X below this fraction of the largest are collinear columns.
-_COLLINEAR = 1e-10
 # Units on which starts are compared, passes of EM for each, and what they may leave to gain.
 _TRIAL_UNITS, _TRIAL, _LEFT = 10_000, 100, 1e-4
 # Likelihoods per sample that differ by less belong to one optimum of a trial. Two starts can agree
@@ -70,9 +69,7 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
                 f"n_components={count} regressions of {self.n_features} features have {needed} "
                 f"coefficients, X has {units:.0f} samples: give more samples, or lower n_components"
             )
-        values, vectors = np.linalg.eigh(covariance[:-1, :-1])
-        kept = values > _COLLINEAR * max(float(values[-1]), 1e-300)
-        whitener = vectors[:, kept] / np.sqrt(values[kept])
+        whitener, _ = varying_directions(covariance[:-1, :-1])
         deviation = float(np.sqrt(max(covariance[-1, -1], 0.0))) or 1.0
         target = np.array([mean[-1], deviation]) if self.link == "identity" else np.array([0.0, 1])
         squares = ResponseSquares(mean[:-1], whitener, np.array([mean[-1], deviation]))
