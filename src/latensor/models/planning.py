@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,11 +14,13 @@ from sklearn.exceptions import NotFittedError
 
 from latensor.arrays import RandomState, check_positive_int, generator
 from latensor.diagnostics.concentration import cross_moment_rate
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
 
 # What tells components apart, of which a model has one; and what is compared beside it.
 _PLACES = ("means_", "components_", "emissionprob_", "topic_word_")
-_OTHERS = ("weights_", "covariances_", "variances_", "covars_", "transmat_")
+_OTHERS = (
+    "weights_", "alpha_", "covariances_", "variances_", "covars_", "transmat_",
+)  # fmt: skip
 _SIZES = (300, 1000, 3000, 10000)
 
 
@@ -73,7 +76,7 @@ def plan(
     Parameters
     ----------
     model : fitted estimator that can `sample`: mixtures, multi-view mixtures, hidden Markov models
-        (one sequence of n rows)
+        (one sequence of n rows), topics (n documents of 100 words)
     n_samples : sizes to try, each at least 2
     target : float, the relative error to reach
     n_repeats : int, data sets per size
@@ -96,7 +99,17 @@ def plan(
         raise InvalidInputError(
             f"model is a {type(model).__name__}, which cannot draw samples: give a fitted mixture"
         )
+    if "n_samples" not in inspect.signature(model.sample).parameters:
+        raise InvalidInputError(
+            f"model is a {type(model).__name__}, whose samples have no number to plan: give a "
+            "fitted mixture, hidden Markov model or topic model"
+        )
     place = next((name for name in _PLACES if _value(model, name) is not None), None)
+    if place is None and hasattr(model, "certificate_"):
+        raise InvalidInputError(
+            f"model is a {type(model).__name__}, which has no components to compare: give a "
+            "fitted mixture, hidden Markov model or topic model"
+        )
     if place is None:
         raise NotFittedError(
             f"model is a {type(model).__name__} without parameters: fit it first, on data like "
@@ -111,16 +124,32 @@ def plan(
         raise InvalidInputError(f"target={target!r} must be a positive relative error")
     repeats = check_positive_int(n_repeats, "n_repeats")
     names = [place, *(name for name in _OTHERS if _value(model, name) is not None)]
+    if {"covariances_", "covars_"} <= set(names):
+        names.remove("covars_")  # hmmlearn's name for the same numbers
     truth = {name: _value(model, name) for name in names}
     errors = {name: np.empty((len(sizes), repeats)) for name in names}
+    # What all components share is not put in their order.
+    common = {"covariances_"} if _is_tied(model) else set()
     rng = generator(random_state)
     for row, size in enumerate(sizes):
         for column in range(repeats):
-            fitted = clone(model).fit(_draw(model, size, rng))
+            try:
+                fitted = clone(model).fit(_draw(model, size, rng))
+            except NotIdentifiableError as error:
+                raise NotIdentifiableError(
+                    f"{size} samples of this model are too few to fit it: leave that size out of "
+                    f"n_samples ({error})"
+                ) from error
             found = {name: _value(fitted, name) for name in names}
+            if place == "emissionprob_":  # the last symbols may not occur in a sample
+                missing = truth[place].shape[1] - found[place].shape[1]
+                found[place] = np.pad(found[place], ((0, 0), (0, max(missing, 0))))
             pairing = _paired(truth[place], found[place])
             for name in names:
-                errors[name][row, column] = _error(truth[name], found[name], pairing, name)
+                per_component = name not in common
+                errors[name][row, column] = _error(
+                    truth[name], found[name], pairing if per_component else None, name
+                )
     half = len(sizes) // 2
     required, rates = {}, {}
     for name in names:
@@ -164,10 +193,14 @@ def _paired(truth: Any, found: Any) -> Any:
     return linear_sum_assignment(distances)[1]
 
 
+def _is_tied(model: Any) -> bool:
+    return getattr(model, "covariance_type", None) == "tied"
+
+
 def _error(truth: Any, found: Any, pairing: Any, name: str) -> float:
-    if name == "transmat_":
+    if pairing is not None and name == "transmat_":
         found = found[pairing][:, pairing]
-    elif found.shape[:1] == (len(pairing),):
+    elif pairing is not None and found.shape[:1] == (len(pairing),):
         found = found[pairing]
     size = float(np.linalg.norm(truth))
     return float(np.linalg.norm(found - truth)) / (size if size > 0 else 1.0)
