@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from html.parser import HTMLParser
 from typing import Any
@@ -211,4 +212,5 @@ def test_a_page_about_texts_shows_them(tmp_path: Any) -> None:
     texts = ["a cat and a dog", "dogs, cats and pets", "tensors of moments", "moments, words"] * 20
     model = lt.LatentDirichletAllocation(2, random_state=0).fit(texts)
     page = model.report(tmp_path / "page.html", texts).read_text(encoding="utf-8")
-    assert any(text in page for text in texts)
+    plain = re.sub("</?mark>", "", page)
+    assert any(text in plain for text in texts)
