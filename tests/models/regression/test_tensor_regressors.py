@@ -372,3 +372,13 @@ def test_a_local_optimum_of_one_start_is_left_by_another():
     signal = X.reshape(500, -1) @ weights.ravel()
     y = signal + 0.3 * signal.std() * rng.standard_normal(500) + 5
     assert gap(lt.CPRegressor(3, penalty="weights").fit(X, y), weights) < 0.25
+
+
+def test_samples_without_noise_give_the_weights_whatever_the_path():
+    """Penalties outweigh the loss here: a path point that is judged too early hides that."""
+    rng = np.random.default_rng(0)
+    W = np.zeros((25, 25))
+    W[10:14, 5:-5] = W[5:-5, 10:14] = 1
+    X = rng.standard_normal((1000, 25, 25))
+    model = lt.CPRegressor(3).fit(X, X.reshape(1000, -1) @ W.ravel())
+    assert gap(model, W) < 1e-4
