@@ -324,7 +324,8 @@ class NetworkModel(Model[NetworkState]):
         evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
         evidence["wide"] = floor / max(best.loss, _TINY)
         state = replace(best.state, hidden=best.state.hidden @ basis.T)
-        if basis.shape[1] < basis.shape[0]:
+        # Moments that show just as many directions as there are units leave no doubt about them.
+        if basis.shape[1] < basis.shape[0] and frame["n_seen"] != self.n_components:
             wider = self._outside(run.prepared(family, units), family, state, units, rng)
             if wider is not None:
                 return wider, {**evidence, "start": f"{name}, widened"}
