@@ -17,7 +17,7 @@ from scipy.special import gammaln
 
 from latensor.decomposition import JointDiagonalization
 from latensor.estimation.base import LatentEstimator, component_order
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY
 from latensor.moments.sums import Sums
 from latensor.refinement.linear_family import LinearFamily

@@ -21,7 +21,8 @@ from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
 from latensor.estimation.collection_inference import answer_collections
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.files import SavedEstimator
-from latensor.estimation.learn import Answer, Effort, Frame, Learned, Model, learn, streamed
+from latensor.estimation.learn import Learned, learn, streamed
+from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
 from latensor.estimation.parameters import Range, check_parameters
 from latensor.estimation.row_input import read_new, row_source

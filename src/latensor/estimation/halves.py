@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.learn import Effort, Learned, Model, learn
+from latensor.estimation.learn import Learned, learn
+from latensor.estimation.model import Effort, Model
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Evaluation, Selection, reproduction, select
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

@@ -18,7 +18,8 @@ import numpy as np
 from scipy.stats import norm, t
 
 from latensor.arrays import Array, check_positive_int
-from latensor.estimation.learn import Answer, Effort, Frame, Model, learn
+from latensor.estimation.learn import learn
+from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.batch import Batch, mixed

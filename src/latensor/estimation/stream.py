@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.learn import Answer, Frame, Learned
+from latensor.estimation.learn import Learned
+from latensor.estimation.model import Answer, Frame
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Joint

@@ -11,7 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
 from latensor.datasets import make_network
-from latensor.estimation.learn import Frame
+from latensor.estimation.model import Frame
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.networks.activations import ACTIVATIONS
 from latensor.models.networks.two_layer_family import NetworkFamily, NetworkState

@@ -8,7 +8,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
 from latensor.datasets.regressions import make_regressions
-from latensor.estimation.learn import Frame
+from latensor.estimation.model import Frame
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.regression.mixture_family import (
     RegressionMixtureFamily,

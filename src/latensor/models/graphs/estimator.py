@@ -16,7 +16,7 @@ from latensor.arrays import Array, RandomState, generator
 from latensor.datasets.graphs import draw_edges
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
 from latensor.exceptions import InvalidInputError
 from latensor.models.graphs.certificate import CommunityCertificate

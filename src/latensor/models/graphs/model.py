@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.graphs.spectral import (

@@ -12,7 +12,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Effort, Frame
+from latensor.estimation.model import Answer, Effort, Frame
 from latensor.estimation.parameter_intervals import ParameterInterval
 from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice, Interval, Range
 from latensor.exceptions import InvalidInputError

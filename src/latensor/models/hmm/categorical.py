@@ -12,7 +12,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.arrays.randomness import RandomState
 from latensor.datasets.sequences import check_stochastic, draw_symbols
-from latensor.estimation.learn import Frame
+from latensor.estimation.model import Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run

@@ -13,7 +13,7 @@ import scipy.sparse
 from latensor.arrays import Array, to_host
 from latensor.arrays.randomness import RandomState
 from latensor.datasets.sequences import draw_points
-from latensor.estimation.learn import Frame
+from latensor.estimation.model import Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run

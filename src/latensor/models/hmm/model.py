@@ -12,8 +12,9 @@ from latensor.arrays import Array
 from latensor.datasets.sequences import stationary_distribution
 from latensor.estimation.base import component_order
 from latensor.estimation.halves import UNITS, halves_of, select_by_halves
-from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, learn
-from latensor.estimation.learn import Start as Begun
+from latensor.estimation.learn import learn
+from latensor.estimation.model import Answer, Effort, Frame, Model, Search
+from latensor.estimation.model import Start as Begun
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

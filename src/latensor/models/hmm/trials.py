@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.learn import Search
+from latensor.estimation.model import Search
 from latensor.moments.batch import Batch
 from latensor.refinement.em import Fold, Reached, em
 from latensor.refinement.family import Statistics

@@ -9,7 +9,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
-from latensor.estimation.learn import Answer
+from latensor.estimation.model import Answer
 from latensor.models.ica.read_off import Unmixing
 from latensor.models.ica.refinement import DEPENDENT
 from latensor.models.ica.rotation import gaussian_bound

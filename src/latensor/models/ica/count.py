@@ -22,7 +22,8 @@ from scipy.stats import chi2
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.halves import UNITS
-from latensor.estimation.learn import Effort, learn
+from latensor.estimation.learn import learn
+from latensor.estimation.model import Effort
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

@@ -11,7 +11,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import REAL
 from latensor.estimation.parameters import ALGORITHM, N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.samples import in_library_of, project

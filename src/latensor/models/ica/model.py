@@ -13,7 +13,7 @@ from scipy.optimize import linear_sum_assignment
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.base import component_order
 from latensor.estimation.directions import matched_directions
-from latensor.estimation.learn import Answer, Effort, Frame, Model
+from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latensor.arrays import Array, one_blas_thread
-from latensor.estimation.learn import Answer
+from latensor.estimation.model import Answer
 from latensor.estimation.run import Run
 from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.pairs import RefinedPairs, refine_pairs

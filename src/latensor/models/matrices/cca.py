@@ -23,7 +23,7 @@ from latensor.estimation import (
     read_weights,
 )
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
 from latensor.estimation.row_input import numbered, on_host
 from latensor.estimation.sample_source import as_batches, is_matrix

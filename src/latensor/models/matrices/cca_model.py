@@ -12,7 +12,7 @@ import scipy.sparse
 from latensor.arrays import Array, RandomState, to_host
 from latensor.estimation import host_dtype
 from latensor.estimation.directions import matched_directions
-from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.model import Answer, Frame, Model, Resumed
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, RankDeficientError
 from latensor.moments import CrossCovariance, centered_operator

@@ -16,7 +16,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statemen
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation import Choice, Interval, in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, REAL
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.matrices.pca_model import PCAModel, PCAState

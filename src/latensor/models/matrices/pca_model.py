@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.estimation.directions import matched_directions
-from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.model import Answer, Frame, Model, Resumed
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.matrices.pca_spectrum import (

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.models.mixtures.feature_views import (
     best_partition,

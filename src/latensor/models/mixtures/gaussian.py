@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.estimation.checkpoint import Checkpoint
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
 from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, Choice, Interval
 from latensor.estimation.samples import in_library_of

@@ -18,7 +18,7 @@ from latensor.diagnostics.mixture_certificate import (
 )
 from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
-from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import (
     ALGORITHM,

@@ -10,7 +10,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
-from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import RandomState, is_array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
-from latensor.estimation.learn import Answer, Frame, Search, Start
+from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.parameters import Choice
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Run

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array, RandomState
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, Choice
 from latensor.models.mixtures.diagonal import DiagonalEstimator, DiagonalModel
 from latensor.moments.batch import Batch

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array, RandomState
-from latensor.estimation.learn import Frame
+from latensor.estimation.model import Frame
 from latensor.estimation.parameters import Choice
 from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError

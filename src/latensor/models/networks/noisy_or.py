@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.samples import in_library_of

@@ -11,7 +11,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
 from latensor.estimation.base import component_order
-from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Frame, Model, Search, Start
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

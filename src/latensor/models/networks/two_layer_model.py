@@ -13,7 +13,7 @@ import scipy.special
 from latensor.arrays import Array
 from latensor.estimation.base import component_order
 from latensor.estimation.directions import varying_directions
-from latensor.estimation.learn import Answer, Effort, Frame, Model
+from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.networks.activations import ACTIVATIONS

@@ -12,7 +12,7 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
-from latensor.estimation.learn import Answer, Frame, Model, Resumed
+from latensor.estimation.model import Answer, Frame, Model, Resumed
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.design import (

@@ -16,7 +16,7 @@ from latensor.engines import engine_of
 from latensor.estimation import Choice, Interval, host_dtype, read_weights
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.row_input import numbered, on_host
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.samples import in_library_of, read_samples

@@ -13,7 +13,7 @@ from latensor.arrays import Array, RandomState
 from latensor.estimation.base import LatentEstimator, UndeterminedAttributeError
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.document_input import document_source
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import Callback, Choice, Interval, Range
 from latensor.exceptions import NotIdentifiableError

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState
 from latensor.arrays.threads import thread_count
 from latensor.diagnostics.topic_certificate import nearest_topics
-from latensor.estimation.learn import Answer, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import Choice, Interval
 from latensor.estimation.run import Run
 from latensor.models.topics.estimator import TopicEstimator

@@ -15,7 +15,7 @@ from latensor.diagnostics.topic_certificate import (
     nearest_topics,
     split_half_distances,
 )
-from latensor.estimation.learn import Answer, Effort, Frame, Model
+from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

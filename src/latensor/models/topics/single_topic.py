@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState
 from latensor.arrays.threads import thread_count
-from latensor.estimation.learn import Answer, Effort, Frame
+from latensor.estimation.model import Answer, Effort, Frame
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import SingleTopicFamily, TopicState
 from latensor.models.topics.model import TopicsModel, fractions_of

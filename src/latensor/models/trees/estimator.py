@@ -16,7 +16,7 @@ from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame, Model
+from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
 from latensor.estimation.row_input import numbered, row_source

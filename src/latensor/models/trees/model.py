@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array
-from latensor.estimation.learn import Answer, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Frame, Model, Search, Start
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.trees.affinity import (

@@ -13,7 +13,7 @@ from latensor.arrays import Array
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL
 from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
-from latensor.estimation.learn import Answer, Effort, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError

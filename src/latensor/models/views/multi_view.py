@@ -14,8 +14,8 @@ from latensor.arrays import RandomState, check_positive_int, generator
 from latensor.diagnostics.mixture_certificate import MixtureCertificate, smallest_separation
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
-from latensor.estimation.learn import Answer, Frame
 from latensor.estimation.mixture_inference import MixtureInference
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import (
     NOT_NEGATIVE,
     PROBABILITY,
