@@ -2,27 +2,29 @@
 
 from latensor.tensors.algebra import (
     asymmetry,
-    fiber,
-    fold,
-    from_frontal_slices,
-    frontal_slices,
     hadamard,
     inner,
     khatri_rao,
     kronecker,
-    matrix_slice,
     mode_product,
     mttkrp,
     multilinear,
     outer,
     sweep,
     symmetrize,
-    unfold,
 )
 from latensor.tensors.contractible import Contractible, DirectSweep, Sweep
 from latensor.tensors.conversion import as_contractible, is_contractible, require_dense
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
+from latensor.tensors.entries import (
+    fiber,
+    fold,
+    from_frontal_slices,
+    frontal_slices,
+    matrix_slice,
+    unfold,
+)
 from latensor.tensors.incoherence import coherence
 from latensor.tensors.interoperability import from_pyttb, from_tensorly
 from latensor.tensors.kruskal import KruskalRank, kruskal_rank

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, check_mode, describe, resolve
+from latensor.arrays import Array, Namespace, check_mode, describe, resolve
 from latensor.exceptions import InvalidInputError
 
 
@@ -123,3 +124,28 @@ def check_operands(
         if array.ndim == 2 and array.shape[1] == 0:
             raise InvalidInputError(f"{name} has no columns")
     return [arrays.get(f"operands[{m}]") for m in range(len(shape))]
+
+
+def resolve_sequence(items: tuple[Any, ...], name: str) -> tuple[Namespace, list[Array]]:
+    """Arguments given one by one, or as one sequence, as arrays of one library."""
+    if len(items) == 1 and isinstance(items[0], list | tuple):
+        items = tuple(items[0])
+    if not items:
+        raise InvalidInputError(f"{name} is empty: give at least one array")
+    if any(item is None for item in items):
+        raise InvalidInputError(f"{name} holds None: every item must be an array")
+    xp, arrays = resolve(**{f"{name}[{i}]": item for i, item in enumerate(items)})
+    for label, array in arrays.items():
+        if 0 in array.shape:
+            raise InvalidInputError(f"{label} is empty: {describe(array)}")
+    return xp, list(arrays.values())
+
+
+def require_one_shape(items: Sequence[Array], name: str) -> None:
+    """Refuse arrays of which one differs from the first in shape."""
+    for i, item in enumerate(items):
+        if item.shape != items[0].shape:
+            raise InvalidInputError(
+                f"{name}[{i}] has shape {tuple(item.shape)}, "
+                f"but {name}[0] has {tuple(items[0].shape)}"
+            )
