@@ -103,8 +103,8 @@ def test_input_is_copied_and_tensor_is_frozen():
     rows, values = np.array([[0, 1], [1, 0]], np.int32), np.array([1.0, 2.0])
     rows.flags.writeable = values.flags.writeable = False
     tensor = SparseTensor(rows, values)
-    assert not np.may_fraction_memory(tensor.coordinates, rows)
-    assert not np.may_fraction_memory(tensor.values, values)
+    assert not np.may_share_memory(tensor.coordinates, rows)
+    assert not np.may_share_memory(tensor.values, values)
     for array in (tensor.coordinates, tensor.values):
         with pytest.raises(ValueError, match="read-only"):
             array[0] = 0

@@ -199,7 +199,7 @@ def test_planted_units_are_found_and_errors_fall_with_samples(activation):
     assert 0.15 < errors[1] / errors[0] < 0.4
 
 
-def test_several_outputs_fraction_their_hidden_units():
+def test_several_outputs_share_their_hidden_units():
     planted = make_network(8000, 8, 4, n_outputs=2, random_state=2)
     model = lt.TwoLayerNetwork(4, random_state=0).fit(planted.X, planted.y)
     assert matched(planted.components, model.components_)[0].min() > 0.99
