@@ -13,6 +13,10 @@ from latensor.arrays._kernels import compilations
 from latensor.cli import main
 
 
+# All kernels are compiled once: most of a minute.
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def compiled() -> None:
     result = CliRunner().invoke(main, ["compile"])

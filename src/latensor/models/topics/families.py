@@ -109,10 +109,10 @@ class MixedTopicsFamily(_TopicFamily):
     Attributes
     ----------
     word_prior : float, prior b of the topics
-    document_prior : float, prior a of the mixtures
+    document_prior : float or (k,), prior a of the mixtures
     """
 
-    document_prior: float
+    document_prior: Any
 
     def accumulate(
         self, state: TopicState, prepared: Batch, sums: dict[str, Any] | None

@@ -52,6 +52,8 @@ _FIRM = 0.25
 # How far and by what gain in perplexity the prior of mixtures leaves alpha.
 _DOUBLINGS = 10
 _PRIOR_GAIN = 0.999
+# The prior of the mixtures where moments have not shown any yet: of candidates and of streams.
+_USUAL_PRIOR = 0.1
 # Documents that a prior is chosen on: held out, or a few that stand in for them.
 _JUDGES = 2000
 _FEW = 50
@@ -61,9 +63,14 @@ _PASSES_OF_A_CANDIDATE = 10
 
 @dataclass(frozen=True)
 class DirichletModel(TopicsModel):
-    """The settings of latent Dirichlet allocation; `document_prior` is that of its refinement."""
+    """The settings of latent Dirichlet allocation.
 
-    document_prior: float
+    Attributes
+    ----------
+    document_prior : float, prior of the mixtures in refinement; None for that of the moments
+    """
+
+    document_prior: float | None
 
     holds_out: ClassVar[bool] = True
     refines_streams: ClassVar[bool] = True
@@ -87,7 +94,8 @@ class DirichletModel(TopicsModel):
         return alpha
 
     def family(self, frame: Frame) -> MixedTopicsFamily:
-        return MixedTopicsFamily(self.word_prior, self.document_prior)
+        prior = _USUAL_PRIOR if self.document_prior is None else self.document_prior
+        return MixedTopicsFamily(self.word_prior, prior)
 
     def sample_size(self, frame: Frame) -> int:
         assert self.stream_size is not None
@@ -117,7 +125,7 @@ class DirichletModel(TopicsModel):
         found = refine_topics(
             units.rows,
             start.astype(np.float32),
-            document_prior=self.document_prior,
+            document_prior=_USUAL_PRIOR if self.document_prior is None else self.document_prior,
             word_prior=self.word_prior,
             passes=_PASSES_OF_A_CANDIDATE,
             rng=np.random.default_rng(0),
@@ -150,12 +158,13 @@ class DirichletModel(TopicsModel):
         start, family, choice = answer.state, self.family(frame), frame["choice"]
         assert start is not None
         run.tell("decomposition")
+        prior = self._refining_prior(run, answer, choice)
         whole, k = run.source.in_memory, len(start.topics)
         if whole is not None and fractions_fit(whole.rows.nnz, k, np.dtype(np.float32)):
             found = refine_topics(
                 whole.rows,
                 start.topics.astype(np.float32),
-                document_prior=self.document_prior,
+                document_prior=prior,
                 word_prior=self.word_prior,
                 passes=self.refine,
                 rng=run.rng("refinement"),
@@ -178,7 +187,7 @@ class DirichletModel(TopicsModel):
         else:
             folded = refine_by_folds(
                 lambda accumulator: run.fold("refinement", accumulator),
-                family,
+                replace(family, document_prior=prior),
                 start,
                 self.refine,
                 choice,
@@ -195,6 +204,24 @@ class DirichletModel(TopicsModel):
             history=tuple(history),
             evidence={**answer.evidence, "status": status},
         )
+
+    def _refining_prior(
+        self, run: Run, answer: Answer[TopicState], choice: HeldOut
+    ) -> float | Array:
+        """The prior of the mixtures in refinement: as given, or what the moments say it is.
+
+        With 0.1 for every topic, refined topics of short planted documents were up to twenty times
+        as far off as those of the moments (30 words, 3 topics, alpha .3 to .5).
+        """
+        start, evidence = answer.state, answer.evidence
+        assert start is not None
+        if self.document_prior is not None:
+            return self.document_prior
+        if "found" not in evidence:
+            return self._weighed(run, start, answer, choice).weights
+        noise = float(evidence["subspace"].noise[len(start.topics) - 1])
+        fractions = implied_fractions(start.topics, evidence["words"])
+        return self.weigh(*fractions, evidence["found"], noise)
 
     def _weighed(
         self, run: Run, state: TopicState, answer: Answer[TopicState], choice: HeldOut
@@ -308,8 +335,8 @@ class LatentDirichletAllocation(TopicEstimator):
         moments do not determine it for two topics
     algorithm : "auto", or an algorithm of `lt.decomposition` for symmetric tensors
     refine : "auto", or the number of refining passes; 0 is the answer of the moments
-    document_topic_prior : float, what refinement adds to the expected words of every topic in a
-        document
+    document_topic_prior : "auto" or float, what refinement adds to the expected words of every
+        topic in a document: the Dirichlet parameters that the moments show, or one number
     topic_word_prior : float, what is added to the expected occurrences of every word in a topic
     init : (n_components, V) topics to refine instead of those of the moments, or None
     random_state : seed of the subspace iteration and of the words held out
@@ -345,7 +372,10 @@ class LatentDirichletAllocation(TopicEstimator):
     _parameters = {  # noqa: RUF012
         **TopicEstimator._parameters,
         "alpha0": (Interval(numbers.Real, 0, closed="neither"), Choice((None,))),
-        "document_topic_prior": (Interval(numbers.Real, 0, closed="neither"),),
+        "document_topic_prior": (
+            Choice(("auto",)),
+            Interval(numbers.Real, 0, closed="neither"),
+        ),
     }
     _fitted_names = TopicEstimator._fitted_names | {"alpha_", "mixture_prior_"}
     _weight_name = "alpha"
@@ -357,7 +387,7 @@ class LatentDirichletAllocation(TopicEstimator):
         alpha0: float | None = None,
         algorithm: Any = "auto",
         refine: int | str = "auto",
-        document_topic_prior: float = 0.1,
+        document_topic_prior: float | str = "auto",
         topic_word_prior: float = 0.05,
         init: Any = None,
         random_state: RandomState = None,
@@ -385,7 +415,7 @@ class LatentDirichletAllocation(TopicEstimator):
             self.init,
             None if self.alpha0 is None else float(self.alpha0),
             thread_count(self.n_jobs),
-            self.document_topic_prior,
+            None if isinstance(self.document_topic_prior, str) else self.document_topic_prior,
         )
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:

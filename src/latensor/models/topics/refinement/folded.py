@@ -48,12 +48,12 @@ class CompletionSums(Sums):
     Attributes
     ----------
     state : TopicState
-    prior : float, of the mixtures
+    prior : float or (k,), of the mixtures
     seed : int, chooses the halves
     """
 
     state: TopicState
-    prior: float
+    prior: Any
     seed: int
 
     def summed(self, batch: Batch) -> dict[str, Any]:
