@@ -12,7 +12,6 @@ import latensor as lt
 from latensor.arrays._kernels import compilations
 from latensor.cli import main
 
-
 # All kernels are compiled once: most of a minute.
 pytestmark = pytest.mark.slow
 
