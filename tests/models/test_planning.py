@@ -110,9 +110,11 @@ def test_errors_of_every_kind_of_model_fall(name, n_repeats, parameters):
 
 
 def test_topics_with_mixtures_are_planned():
-    planned = lt.plan(fitted("LatentDirichletAllocation"), (200, 400), n_repeats=2, random_state=0)
-    assert planned.errors["components_"].max() < 0.1
-    assert planned.errors["alpha_"].max() < 0.5
+    # Word-by-word refinement keeps a bias of about .007 here: less than the root of 8 is gained.
+    planned = lt.plan(fitted("LatentDirichletAllocation"), (400, 3200), n_repeats=8, random_state=0)
+    for name in ("components_", "alpha_"):
+        few, many = planned.errors[name].mean(axis=1)
+        assert many < 0.8 * few
 
 
 def test_a_size_that_is_too_small_to_fit_is_named():
