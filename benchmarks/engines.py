@@ -15,6 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -77,16 +78,22 @@ def write_shard(path: Path, n_documents: int, seed: int, topics: Any) -> int:
 
 
 class Stages:
-    """A callback that adds up the time of each kind of pass and notes the peak memory so far."""
+    """A callback that adds up the time of each kind of pass and notes the peak memory so far.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    seconds : CPU seconds so far of all processes
+    """
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
         self.rows: dict[str, list[float]] = {}
-        self._last = time.perf_counter(), time.process_time()
+        self._seconds = seconds
+        self._last = time.perf_counter(), seconds()
 
     def __call__(self, name: str, number: int) -> None:
         """Told after every pass."""
         row = self.rows.setdefault(name, [0, 0.0, 0.0, 0.0])
-        now = time.perf_counter(), time.process_time()
+        now = time.perf_counter(), self._seconds()
         row[0] += 1
         row[1] += now[0] - self._last[0]
         row[2] += now[1] - self._last[1]
@@ -100,7 +107,7 @@ class Stages:
             "|---|---|---|---|---|",
         ]
         for name, (count, wall, cpu, peak) in self.rows.items():
-            found.append(f"| {name} | {count} | {wall:.0f} | {cpu:.0f} | {peak:.2f} |")
+            found.append(f"| {name} | {count} | {wall:.0f} | {cpu:.1f} | {peak:.2f} |")
         return found
 
 
@@ -133,16 +140,20 @@ def fit_shards(folder: Path, engine: str, refine: int | str) -> None:
         )
 
     files = sorted(map(str, folder.glob("*.parquet")))
-    # The first fit compiles.
-    fit(files[:1], 5, min(refine, 1) if isinstance(refine, int) else 1)
-    stages = Stages()
+    # The first fit compiles, on every worker.
+    fit(files[:2], 5, min(refine, 1) if isinstance(refine, int) else 1)
+    stages = Stages(seconds)
     wall, cpu = time.perf_counter(), seconds()
     model = fit(files, TOPICS, refine, callback=stages)
     wall, cpu = time.perf_counter() - wall, seconds() - cpu
+    here = f"{wall:.0f} s, {cpu:.0f} CPU seconds of all processes"
+    if client is not None:
+        peaks = ", ".join(f"{peak:.2f}" for peak in client.run(peak_memory).values())
+        here += f", peaks of the workers {peaks} GiB"
     topics = planted_topics(np.random.default_rng(1))
     print(
-        f"\n{engine}, refine={refine}: {wall:.0f} s, {cpu:.0f} CPU seconds, total variation "
-        f"{recovered(model, topics):.4f}, peak here {peak_memory():.2f} GiB; {model.status_}\n"
+        f"\n{engine}, refine={refine}: {here}, peak here {peak_memory():.2f} GiB, total variation "
+        f"{recovered(model, topics):.4f}; {model.status_}\n"
     )
     print("\n".join(stages.lines()), flush=True)
     if client is not None:

@@ -95,7 +95,9 @@ def draw(setting: Setting, seed: int) -> tuple[Any, Any, Any]:
         emission: Any = CategoricalEmission(drawn.emissionprob)
     else:
         drawn = make_gaussian_hmm(*sizes, separation=setting.spread, **shared)
-        emission = GaussianEmission(drawn.means, np.einsum("jaa->ja", drawn.covars), "diag", 1e-6)
+        emission = GaussianEmission.of(
+            drawn.means, np.einsum("jaa->ja", drawn.covars), "diag", 1e-6
+        )
     return drawn.X, drawn.lengths, HiddenChain(drawn.startprob, drawn.transmat, emission)
 
 

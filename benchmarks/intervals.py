@@ -1,10 +1,11 @@
-"""Whether 95 % intervals of mixtures hold the truth in 95 of 100 data sets, and how wide they are.
+"""Whether 95 % intervals hold the truth in 95 of 100 data sets, and how wide they are.
 
     python -m benchmarks.intervals [--sets 100] [--only spherical ...]
 
 Every data set of a design is drawn anew. Coverage is the fraction of parameters whose interval
 holds the truth; width is the mean half-width over 1.96 times the standard deviation of the
-estimates over the data sets, the median over parameters of each kind. "raw" is refine=0.
+estimates over the data sets, the median over parameters of each kind. Of hidden Markov models,
+transitions stand under "weights" and emission probabilities under "means". "raw" is refine=0.
 """
 
 from __future__ import annotations
@@ -13,15 +14,18 @@ import argparse
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 import latensor as lt
+from latensor.datasets.sequences import draw_states, draw_symbols, stationary_distribution
 from latensor.exceptions import NotIdentifiableError
 
 Drawn = tuple[Any, dict[str, Any]]
+THIRD = ("variances", "covariances")
 
 
 def _planted(seed: int, k: int, d: int, separation: float, spread: str) -> tuple[Any, Any, Any]:
@@ -88,6 +92,47 @@ def views(n: int, kind: str) -> Callable[[int], Drawn]:
     return draw
 
 
+def ellipses(kind: str, n: int = 3000) -> Callable[[int], Drawn]:
+    """Three components in the plane with full or tied covariances."""
+    rng = np.random.default_rng(5)
+    means = np.array([[0.0, 0.0], [4.0, 0.0], [0.0, 5.0]])
+    roots = np.eye(2) + 0.4 * rng.standard_normal((1 if kind == "tied" else 3, 2, 2))
+    covariances = roots @ roots.transpose(0, 2, 1)
+    weights = np.array([0.4, 0.35, 0.25])
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        labels = rng.choice(3, n, p=weights)
+        noise = rng.standard_normal((n, 2))
+        rows = means[labels] + np.einsum("nab,nb->na", roots[labels % len(roots)], noise)
+        found = covariances[0] if kind == "tied" else covariances
+        return rows, {"weights": weights, "means": means, "covariances": found}
+
+    return draw
+
+
+def chain(n: int, kind: str) -> Callable[[int], Drawn]:
+    """Sixty sequences of three states that emit points or symbols."""
+    transmat = np.array([[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.1, 0.3, 0.6]])
+    start = stationary_distribution(transmat)
+    means = np.array([[0.0, 0.0], [3.0, 0.0], [0.0, 3.0]])
+    deviations = np.array([[1.0, 0.7], [0.8, 1.2], [1.0, 1.0]])
+    symbols = np.array([[0.6, 0.2, 0.1, 0.1], [0.1, 0.6, 0.2, 0.1], [0.05, 0.05, 0.3, 0.6]])
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        lengths = [n // 60] * 60
+        states = draw_states(rng, start, transmat, lengths)
+        if kind == "points":
+            rows = means[states] + deviations[states] * rng.standard_normal((n, 2))
+            truth = {"transmat": transmat, "means": means, "covariances": deviations**2}
+            return (rows, lengths), truth
+        rows = draw_symbols(rng, symbols, states)[:, None]
+        return (rows, lengths), {"transmat": transmat, "emissionprob": symbols}
+
+    return draw
+
+
 DESIGNS: dict[str, tuple[Any, Callable[[int], Drawn], bool]] = {
     "spherical": (lt.SphericalGaussianMixture, gaussian(3, 4, 4000, 2.5, "spherical"), True),
     "diagonal": (lt.DiagonalGaussianMixture, gaussian(3, 9, 4000, 3.5, "diagonal"), True),
@@ -95,6 +140,18 @@ DESIGNS: dict[str, tuple[Any, Callable[[int], Drawn], bool]] = {
     "views, gaussian": (lt.MultiViewMixture, views(4000, "gaussian"), True),
     "views, categorical": (lt.MultiViewMixture, views(8000, "categorical"), True),
     "pearson": (lt.PearsonMixture, line(8000), True),
+    "mixture, full": (
+        partial(lt.GaussianMixture, covariance_type="full"),
+        ellipses("full"),
+        None,
+    ),
+    "mixture, tied": (
+        partial(lt.GaussianMixture, covariance_type="tied"),
+        ellipses("tied"),
+        None,
+    ),
+    "HMM, points": (lt.GaussianHMM, chain(6000, "points"), True),
+    "HMM, symbols": (lt.CategoricalHMM, chain(12_000, "symbols"), True),
 }
 
 
@@ -111,16 +168,23 @@ def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float
     for seed in range(n_sets):
         data, truth = draw(seed)
         more = {"refine": refine} if refines else {}
+        by = "means" if "means" in truth else "emissionprob"
         if name != "pearson":
-            more["n_components"] = len(truth["weights"])
+            more["n_components"] = len(truth[by])
+        data = data if isinstance(data, tuple) else (data,)
         try:
-            model = model_class(random_state=0, **more).fit(data)
-            ends = model.intervals(data)
+            model = model_class(random_state=0, **more).fit(*data)
+            ends = model.intervals(*data)
         except NotIdentifiableError:
             continue
-        gaps = ((truth["means"][:, None] - joined(model.means_)[None]) ** 2).sum(axis=2)
-        order = linear_sum_assignment(gaps)[1]
+        gaps = (truth[by][:, None] - joined(getattr(model, f"{by}_"))[None]) ** 2
+        matched = linear_sum_assignment(gaps.sum(axis=2))[1]
         for parameter, value in truth.items():
+            order: Any = matched
+            if parameter == "transmat":
+                order = np.ix_(matched, matched)
+            elif np.shape(value)[:1] != np.shape(truth[by])[:1]:
+                order = slice(None)
             low, high = joined(ends[parameter].low)[order], joined(ends[parameter].high)[order]
             inside.setdefault(parameter, []).append((low <= value) & (value <= high))
             widths.setdefault(parameter, []).append((high - low) / 2)
@@ -146,15 +210,14 @@ def main() -> None:
     print("| design | fit | data sets | all | weights | means | variances | CPU s |")
     print("|---|---|---|---|---|---|---|---|")
     for name in DESIGNS if options.only is None else options.only:
-        for refine in (0, "auto") if DESIGNS[name][2] else (0,):
+        refines = DESIGNS[name][2]
+        for refine in (0, "auto") if refines else (0,) if refines is False else ("auto",):
             start = time.process_time()
             found = measure(name, refine, options.sets)
             seconds = time.process_time() - start
-            third = "variances" if "variances" in found else "covariances"
-            cells = [
-                f"{100 * found[p][0]:.1f} %, {found[p][1]:.2f}"
-                for p in ("all", "weights", "means", third)
-            ]
+            columns = ("all",), ("weights", "transmat"), ("means", "emissionprob"), THIRD
+            each = [next((found[p] for p in names if p in found), None) for names in columns]
+            cells = ["" if c is None else f"{100 * c[0]:.1f} %, {c[1]:.2f}" for c in each]
             fit = "raw" if refine == 0 else "refined"
             row = [name, fit, f"{found['sets'][0]:.0f}", *cells, f"{seconds:.0f}"]
             print("| " + " | ".join(row) + " |", flush=True)

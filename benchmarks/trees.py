@@ -1,21 +1,28 @@
 """Latent trees beside neighbour joining: Robinson-Foulds distance to the truth and CPU time.
 
-    python -m benchmarks.trees [--seeds 3] [--write]
+    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--write]
 
-Neighbour joining, a plain version of its own, reads the same log-determinant distances. Columns are
-in random order, so that ties help nobody.
+Neighbour joining, ours and scikit-bio's where it is installed, reads the same log-determinant
+distances. Columns are in random order, so that ties help nobody.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
+try:
+    from skbio import DistanceMatrix
+    from skbio.tree import nj
+except ImportError:
+    nj = None
+
 from benchmarks.tables import put
+from latensor import LatentTree
 from latensor.datasets import make_tree
 from latensor.models.trees.affinity import correlation_affinity, logdet_affinity
 from latensor.models.trees.joining import (
@@ -27,6 +34,7 @@ from latensor.models.trees.model import correlations_of
 from latensor.models.trees.sums import PairTables
 from latensor.moments.batch import Batch
 from latensor.sources import robinson_foulds
+from latensor.sources.newick import parse_newick
 
 # Shape, leaves, rows, model, states, gamma.
 SETTINGS = (
@@ -48,12 +56,32 @@ SETTINGS = (
     ("caterpillar", 64, 2000, "gaussian", 1, None),
     ("coalescent", 64, 2000, "gaussian", 1, None),
 )
+DEGREES = (
+    ("star", 6, "hky"),
+    ("star", 16, "hky"),
+    ("star", 16, "gaussian"),
+    ("multifurcating", 16, "hky"),
+    ("multifurcating", 32, "general"),
+    ("multifurcating", 16, "gaussian"),
+    ("random", 16, "hky"),
+    ("random", 32, "general"),
+    ("random", 16, "gaussian"),
+)
 METHODS: dict[str, Callable[[Any], Any]] = {
     "NJ": lambda a: neighbor_joining(a.distances),
     "NJ + interchanges": lambda a: balanced_interchange(neighbor_joining(a.distances), a.distances),
     "spectral NJ": lambda a: spectral_neighbor_joining(a.values),
     "latensor": lambda a: balanced_interchange(spectral_neighbor_joining(a.values), a.distances),
 }
+
+
+def scikit_bio(known: Any) -> Any:
+    names = [str(i) for i in range(len(known.distances))]
+    return parse_newick(str(nj(DistanceMatrix(known.distances, names))), names)[0]
+
+
+if nj is not None:
+    METHODS["scikit-bio NJ"] = scikit_bio
 
 
 def affinity(X: Any, model: str, k: int) -> Any:
@@ -63,19 +91,14 @@ def affinity(X: Any, model: str, k: int) -> Any:
     return logdet_affinity(PairTables(k).update(units).finalize(), k)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--write", action="store_true")
-    options = parser.parse_args()
-    lines = [
-        "| tree, leaves, rows, model | tables s | " + " | ".join(METHODS) + " |",
-        "|---|---|" + "---|" * len(METHODS),
-    ]
+def binary(n_seeds: int) -> Iterator[str]:
+    """Topologies of binary trees."""
+    yield "| tree, leaves, rows, model | tables s | " + " | ".join(METHODS) + " |"
+    yield "|---|---|" + "---|" * len(METHODS)
     for shape, n, rows, model, k, gamma in SETTINGS:
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
         tables = []
-        for seed in range(options.seeds):
+        for seed in range(n_seeds):
             data = make_tree(
                 rows, n, shape=shape, model=model, n_states=k, gamma=gamma, random_state=seed
             )
@@ -93,10 +116,53 @@ def main() -> None:
         ]
         rates = "" if gamma is None else f", gamma {gamma}"
         name = f"{shape} {n}, {rows}, {model}{'' if model == 'gaussian' else f' {k}'}{rates}"
-        lines.append(f"| {name} | {np.median(tables):.2f} | " + " | ".join(cells) + " |")
-        print(lines[-1], flush=True)
-    if options.write:
-        put("bench-trees", lines)
+        yield f"| {name} | {np.median(tables):.2f} | " + " | ".join(cells) + " |"
+
+
+def degrees(n_seeds: int) -> Iterator[str]:
+    """Trees with nodes of any degree: binary ones beside those collapsed at level .05."""
+    yield (
+        "| tree, leaves, rows, model | binary | collapsed | found exactly | true edges kept | "
+        "edges too many | CPU s of both |"
+    )
+    yield "|---|---|---|---|---|---|---|"
+    for shape, n, model in DEGREES:
+        for rows in (500, 2000, 10000):
+            found = []
+            for seed in range(n_seeds):
+                data = make_tree(rows, n, shape=shape, model=model, random_state=seed)
+                trees, start = [], time.process_time()
+                for level in (None, 0.05):
+                    settings = {"refine": 0, "support": None, "collapse": level}
+                    trees.append(LatentTree(**settings).fit(data.X).tree_)
+                seconds = time.process_time() - start
+                truth, kept = set(data.tree.splits()), set(trees[1].splits())
+                each = [robinson_foulds(tree, data.tree) for tree in trees]
+                share = len(truth & kept) / len(truth) if truth else np.nan
+                found.append((*each, each[1] == 0, share, len(kept - truth), seconds))
+            one, other, exact, share, wrong, seconds = np.array(found, dtype=float).T
+            told = "" if np.isnan(share).any() else f"{100 * share.mean():.0f} %"
+            yield (
+                f"| {shape} {n}, {rows}, {model} | {one.mean():.3f} | {other.mean():.3f} | "
+                f"{exact.sum():.0f} of {n_seeds} | {told} | {wrong.sum():.0f} | "
+                f"{np.median(seconds):.2f} |"
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("parts", nargs="*", default=["binary", "degrees"])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    tables = {"binary": binary, "degrees": degrees}
+    for part in options.parts:
+        lines = []
+        for line in tables[part](options.seeds):
+            print(line, flush=True)
+            lines.append(line)
+        if options.write:
+            put("bench-trees" if part == "binary" else "bench-trees-degrees", lines)
 
 
 if __name__ == "__main__":

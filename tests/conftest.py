@@ -89,20 +89,25 @@ def rng() -> np.random.Generator:
 def pytest_collection_modifyitems(items):
     """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
 
-    JAX compiles every shape and dtype anew. What is left touches every promise once.
+    JAX compiles every shape and dtype anew. Of the estimators that meet scikit-learn's checks, the
+    first setting of each class is the first. What is left touches every promise once.
     """
     listed = set((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
-    root, seen = Path(__file__).parents[1], set()
+    root, seen = Path(__file__).parents[1], {}
     for item in items:
         if not isinstance(item, pytest.Function):
             continue
         name = f"{item.path.relative_to(root).as_posix()}::{item.originalname}"
+        call = getattr(item, "callspec", None)
+        case = item.nodeid
         if name in listed:
             kind = name
-        elif "jax" in getattr(getattr(item, "callspec", None), "id", ""):
+        elif call is not None and {"estimator", "check"} <= call.params.keys():
+            kind = f"{name} {type(call.params['estimator']).__name__}"
+            case = repr(call.params["estimator"])
+        elif "jax" in getattr(call, "id", ""):
             kind = f"{name} jax"
         else:
             continue
-        if kind in seen:
+        if seen.setdefault(kind, case) != case:
             item.add_marker(pytest.mark.slow)
-        seen.add(kind)

@@ -124,9 +124,15 @@ def one_step(chain, rows, lengths, weights=None, size=16_384, design=None):
     family = ChainFamily(chain.emission.design if design is None else design)
     batch = units(rows, lengths, weights)
     sequences = Sequences.within(batch.rows, batch.weights, size)
-    prepared = Batch((batch.rows, family.design(rows), sequences), batch.weights, batch.keys)
+    design = family.prepare(batch).parts[1]
+    prepared = Batch((batch.rows, design, sequences), batch.weights, batch.keys)
     sums = family.expect(chain, prepared)
     return family.maximize(sums, chain), sums["log_likelihood"]
+
+
+def prepared_rows(emission, rows, lengths):
+    """Rows as emissions take them."""
+    return ChainFamily(emission.design).prepare(units(rows, lengths)).parts[1]
 
 
 def log_likelihood_of(chain, rows, lengths):

@@ -13,6 +13,8 @@ CUBE = RNG.standard_normal((3, 3, 3))
 MATRIX = RNG.standard_normal((6, 4))
 FACTOR = RNG.standard_normal((4, 3))
 POSITIVE = (lambda m: m @ m.T)(RNG.standard_normal((5, 5)))
+# All singular values beyond the second are zero.
+LOW = np.random.default_rng(2).standard_normal((6, 2)) @ np.eye(2, 5, 1)
 # A spectrum with gaps, of a size that the iterative methods take.
 LARGE = RNG.standard_normal((90, 70)) @ np.diag(0.9 ** np.arange(70))
 
@@ -39,6 +41,8 @@ FUNCTIONS = {
     "truncated_svd": (lambda x: lt.truncated_svd(x, 2), MATRIX),
     "truncated_svd, gram": (lambda x: lt.truncated_svd(x, 2, method="gram"), LARGE),
     "truncated_svd, randomized": (lambda x: lt.truncated_svd(x, 2, method="randomized"), LARGE),
+    "truncated_svd, low rank": (lambda x: lt.truncated_svd(x, 2), LOW),
+    "low_rank_approximation, low rank": (lambda x: lt.low_rank_approximation(x, 2), LOW),
     "leading_eigenpairs": (lambda x: leading_eigenpairs(hermitian(x), 2), POSITIVE),
     "solve_positive": (lambda x: solve_positive(x @ x.T.conj(), x), POSITIVE),
     "whiten": (lambda x: lt.whiten(hermitian(x), 3), POSITIVE),
@@ -64,7 +68,10 @@ FUNCTIONS = {
     "MomentTensor.contract": (lambda x: lt.MomentTensor(x).contract(x[0], x[1], None), MATRIX),
 }
 # JAX compiles each of them anew: it sees those that have code of their own for it.
-IN_JAX = ("truncated_svd", "leading_eigenpairs", "whiten", "frobenius_norm", "CPTensor.to_dense")
+IN_JAX = (
+    "truncated_svd", "truncated_svd, low rank", "leading_eigenpairs", "whiten", "frobenius_norm",
+    "CPTensor.to_dense",
+)  # fmt: skip
 COMPLEX = (
     "low_rank_approximation", "pseudo_inverse", "truncated_svd", "leading_eigenpairs", "whiten",
     "frobenius_norm", "inner", "khatri_rao", "multilinear", "CPTensor.norm", "CPTensor.canonical",
@@ -171,3 +178,14 @@ def test_models_hold_no_gradients(model):
     fitted = getattr(lt, model)(2).fit(torch.tensor(rows, requires_grad=True))
     held = [value for value in vars(fitted).values() if isinstance(value, torch.Tensor)]
     assert not any(value.requires_grad for value in held)
+
+
+def test_vectors_of_equal_singular_values_have_no_gradient():
+    torch = pytest.importorskip("torch")
+    matrix = torch.eye(3, dtype=torch.float64).requires_grad_()
+    lt.truncated_svd(matrix, 2).singular_values.sum().backward()
+    matrix = torch.diag(torch.tensor([2.0, 0.0, 0.0], dtype=torch.float64)).requires_grad_()
+    lt.truncated_svd(matrix, 1).left[1, 0].backward()
+    np.testing.assert_allclose(matrix.grad.numpy()[1], [0.5, 0.0, 0.0], atol=1e-12)
+    with pytest.raises(lt.NotIdentifiableError, match="no gradient"):
+        lt.truncated_svd(matrix, 2).left.sum().backward()

@@ -111,3 +111,18 @@ def test_fractions_begin_when_the_documents_can_be_read(tmp_path):
     assert CliRunner().invoke(main, arguments).exit_code == 0
     (tmp_path / "bad.txt").write_bytes(b"sea boat\n\xff\xfe bad\n")
     assert "UTF-8" in refused("topics", "--apply", model, tmp_path / "bad.txt")
+
+
+@pytest.mark.parametrize("command", [["topics"], ["fit", "gaussian"]])
+def test_a_damaged_model_is_named_by_its_option(tmp_path, command):
+    (tmp_path / "model.npz").write_bytes(b"PK\3\4garbage")
+    (tmp_path / "rows.csv").write_text("text,a\nsome words,1\n")
+    message = refused(*command, tmp_path / "rows.csv", "--apply", tmp_path / "model.npz")
+    assert "--apply=" in message
+    assert "path=" not in message
+
+
+def test_fewer_rows_than_columns_are_told_of_transpose(tmp_path):
+    (tmp_path / "wide.csv").write_text("1,2,3,5\n2,3,5,1\n")
+    result = CliRunner().invoke(main, ["fit", "pca", str(tmp_path / "wide.csv")])
+    assert "2 rows of 4 columns; with --transpose rows and columns change places" in result.output

@@ -473,9 +473,20 @@ def test_sequences_become_a_tree(run, planted, tmp_path):
     np.testing.assert_array_equal(scope["model"].leafprob_, model.leafprob_)
     assert "not for FASTA" in run("tree", "s.fasta", "--columns", "0").output
     assert run("tree", "none.fasta").exit_code != 0
-    points = lt.datasets.make_tree(200, 5, model="gaussian", random_state=0).X
+    points = lt.datasets.make_tree(200, 5, model="gaussian", shape="star", random_state=0).X
     table(tmp_path / "p.csv", named(points))
-    assert run("tree", "p.csv", "--out", "points").exit_code == 0
+    assert run("tree", "p.csv", "--collapse", 0.05, "--out", "points").exit_code == 0
+    assert (tmp_path / "points" / "tree.nwk").read_text().count("(") < 4
+    assert "--collapse" in run("tree", "p.csv", "--collapse", 2).output
+
+
+def test_every_option_of_a_model_reaches_it(run, planted, tmp_path):
+    table(tmp_path / "n.csv", planted["network"][0])
+    options = ("--activation", "tanh", "--scores", "mixture", "--refine", 1, "--components", 2)
+    result = run("network", "n.csv", "--target", "price", *options, "--out", "found")
+    assert result.exit_code == 0, result.output
+    lines = strict(tmp_path / "found" / "parameters.json")["reproduce"]["python"]
+    assert any("activation='tanh'" in line and "scores='mixture'" in line for line in lines)
 
 
 def test_a_page_in_place_of_a_folder(run, tmp_path):

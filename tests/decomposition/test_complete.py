@@ -107,6 +107,7 @@ def test_zeros_are_values():
     assert error_everywhere(found, truth) < 1e-8
 
 
+@pytest.mark.slow
 def test_the_rank_is_found_by_entries_left_out():
     truth, coordinates, values = sampled((20, 18, 16), 2, 1500, 5, 0.05)
     found = lt.complete((coordinates, values, truth.shape), "auto")

@@ -138,7 +138,7 @@ def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
     mask[0, 0, 0] = False
     norm = np.linalg.norm(tensor[mask])
     result = decompose(tensor, 4, mask=mask, random_state=seed)
-    monkeypatch.setattr(automatic, "_RUNAWAY", np.inf)
+    monkeypatch.setattr(automatic, "WILD", np.inf)
     free = decompose(tensor, 4, mask=mask, random_state=seed)
     assert np.abs(free.weights).max() > 10 * norm
     assert np.abs(result.weights).max() < 0.7 * np.abs(free.weights).max()

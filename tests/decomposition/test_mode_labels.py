@@ -67,3 +67,24 @@ def test_figures_show_them(rng):
     assert [axis.get_xlabel() for axis in figure.axes[-3:]] == ["sample", "nm", "run"]
     other = lt.plots.components(found, names=["one", "two", "three"])
     assert [axis.get_xlabel() for axis in other.axes[-3:]] == ["one", "two", "three"]
+
+
+def test_archives(rng, tmp_path):
+    path = tmp_path / "spectra.npz"
+    emission = np.linspace(250.0, 450.0, 6)
+    tensor = rng.random((4, 6, 4))
+    np.savez(path, tensor=tensor, emission=emission, run=np.arange(4), note=np.array("dark room"))
+    with np.load(path) as archive:
+        found = lt.decompose(archive, 2, random_state=0)
+        alone = mode_labels_of(archive)
+    assert found.residual == lt.decompose(tensor, 2, random_state=0).residual
+    # Two modes have four indices: nothing says which of them are runs.
+    assert [mode.name for mode in found.mode_labels] == [None, "emission", None]
+    np.testing.assert_array_equal(found.mode_labels[1].values, emission)
+    assert alone[0].values is None
+    saved = tmp_path / "found.npz"
+    found.save(saved)
+    np.testing.assert_array_equal(lt.load(saved).mode_labels[1].values, emission)
+    np.savez(path, first=tensor, second=tensor)
+    with np.load(path) as archive, pytest.raises(lt.InvalidInputError, match=r"tensor\['first'\]"):
+        lt.decompose(archive, 2)

@@ -203,3 +203,12 @@ def test_third_order_components_that_stick_are_freed(seed):
     assert found.residual < 1e-9
     cosines = np.abs(vectors.T @ np.asarray(found.factors[0])).max(axis=1)
     np.testing.assert_allclose(cosines, 1.0, atol=1e-10)
+
+
+def test_noise_is_not_taken_for_rounding_in_single_precision():
+    _, tensor = planted(6, 8, 4, 0, noise=0.02)
+    double, single = (
+        lt.decompose(tensor.astype(kind), 8, symmetric=True, random_state=0)
+        for kind in (np.float64, np.float32)
+    )
+    assert single.residual == pytest.approx(double.residual, rel=1e-4)

@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import GaussNewton, SharedFactor, Status, decompose
-from latensor.decomposition.algorithms.shared_factor import shared_directions, shared_start
-from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
 from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.shared import shared_directions, shared_fit
 from latensor.tensors import MomentTensor, symmetrize
 
 from .planted import compose, relative_error, worst_match
@@ -79,9 +79,11 @@ def test_normal_equations_are_those_of_the_jacobian():
     tensor, _, _ = symmetric(4, 4, 2, 3)
     rng = np.random.default_rng(0)
     directions = shared_directions([rng.standard_normal((4, 2))] * 3)
-    shared, rows = shared_start(DenseProblem(np.ascontiguousarray(tensor)), directions)
+    problem = DenseProblem(np.ascontiguousarray(tensor))
+    fit = shared_fit(problem, directions)
+    shared = SharedRows(problem, fit.signs)
     steps = LevenbergMarquardt(shared, max_inner=500)
-    point = steps.start(rows)
+    point = steps.start(fit.rows)
 
     def model(rows):
         return np.einsum("r,ra,rb,rc->abc", shared.signs, rows, rows, rows)

@@ -8,8 +8,9 @@ from latensor.decomposition.algorithms.symmetric_spectral import (
     SymmetricSpectral,
     whitened_directions,
 )
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
 from latensor.decomposition.optimize.problem import DenseProblem
-from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
+from latensor.decomposition.optimize.shared import shared_fit
 from latensor.decomposition.optimize.symmetric_sweeps import SymmetricSweeps
 from latensor.decomposition.result import Status
 from latensor.exceptions import InvalidInputError
@@ -82,7 +83,7 @@ def test_whitening_by_a_definite_combination_of_slices_orthogonalizes():
     tensor, vectors, _ = symmetric(5, 6, 6, 3)
     rng = np.random.default_rng(0)
     rough = vectors + 1e-3 * rng.standard_normal(vectors.shape)
-    directions = whitened_directions(SymmetricCore(tensor), rough, rng)
+    directions = whitened_directions(tensor, rough, rng)
     unit = directions / np.linalg.norm(directions, axis=0)
     assert np.abs(unit.T @ vectors).max(axis=0).min() > 1 - 1e-10
 
@@ -90,24 +91,27 @@ def test_whitening_by_a_definite_combination_of_slices_orthogonalizes():
 @pytest.mark.parametrize("order", [3, 4, 5])
 def test_the_normal_equations_are_those_of_the_jacobian(order, rng):
     tensor, _, _ = symmetric(0, 3, 2, order, noise=0.3)
-    core = SymmetricCore(tensor)
-    point = core.point(rng.standard_normal((3, 2)))
+    problem = DenseProblem(np.ascontiguousarray(tensor))
+    fit = shared_fit(problem, rng.standard_normal((2, 3)))
+    steps = LevenbergMarquardt(SharedRows(problem, fit.signs))
+    point = steps.start(fit.rows)
 
     def residual(flat):
         vectors = flat.reshape(2, 3).T
-        return (compose([vectors] * order, point.signs) - tensor).reshape(-1)
+        return (compose([vectors] * order, fit.signs) - tensor).reshape(-1)
 
-    flat, step = point.vectors.T.reshape(-1), 1e-6
+    flat, step = fit.rows.reshape(-1), 1e-6
     jacobian = np.stack(
         [(residual(flat + step * e) - residual(flat - step * e)) / (2 * step) for e in np.eye(6)],
         axis=1,
     )
-    normal, gradient = core.normal_equations(point)
+    system = point.system()
     # As good as central differences are.
-    np.testing.assert_allclose(order * normal, jacobian.T @ jacobian, atol=1e-7)
-    np.testing.assert_allclose(order * gradient, jacobian.T @ residual(flat), atol=1e-8)
+    np.testing.assert_allclose(system.matrix, jacobian.T @ jacobian, atol=1e-7)
+    gradient = system.gradient.reshape(-1)
+    np.testing.assert_allclose(gradient, jacobian.T @ residual(flat), atol=1e-8)
     assert point.loss == pytest.approx(float(residual(flat) @ residual(flat)))
-    assert core.step(point).loss < point.loss
+    assert steps.step(point).loss < point.loss
 
 
 @pytest.mark.parametrize("variant", ["delayed", "same"])

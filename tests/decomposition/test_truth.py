@@ -284,3 +284,15 @@ def test_parallel_components_under_a_penalty_are_a_saddle():
         alone = sweeps.sweep(alone)
     assert alone.loss < point.loss
     assert has_converged(problem, alone.factors, 1e-7, **held)
+
+
+@pytest.mark.parametrize(("order", "d", "rank"), [(4, 4, 6), (5, 4, 9), (6, 4, 6)])
+@pytest.mark.parametrize("symmetric", [None, True])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_an_exact_fit_has_converged(order, d, rank, symmetric, dtype):
+    rng = np.random.default_rng(order)
+    factor, weights = rng.standard_normal((d, rank)), rng.uniform(0.5, 2.0, rank)
+    tensor = lt.CPTensor(weights, (factor,) * order).to_dense().astype(dtype)
+    result = decompose(tensor, rank, symmetric=symmetric)
+    assert result.residual < (1e-10 if dtype == np.float64 else 2e-6)
+    assert result.status is Status.CONVERGED

@@ -16,7 +16,7 @@ def test_the_angle_is_that_of_samples(following):
         directions = lt.PCA(2).fit(samples).components_
         outside = directions[1, 2:]
         angles.append(np.arcsin(min(np.linalg.norm(outside), 1.0)))
-    expected = subspace_angle(np.array([4.0, 1.0]), following, 3 * following, n)
+    expected = subspace_angle(np.array([4.0, 1.0]), following, 3 * following, n, 5)
     # The root of a mean of 40 squares of three numbers each.
     np.testing.assert_allclose(np.sqrt(np.mean(np.square(angles))), expected, rtol=0.25)
 
@@ -41,6 +41,8 @@ def test_sources_beyond_the_number_asked_for_are_told(noise):
 def test_angles_have_no_unit(scale):
     kept, following = np.array([2.0, 1.0]) * scale, 0.5 * scale
     expected = np.sqrt(2 * 0.5 / 100) / 0.5
-    np.testing.assert_allclose(subspace_angle(kept, following, scale, 100), expected)
-    assert subspace_angle(kept, kept[-1], scale, 100) == np.pi / 2
-    assert subspace_angle(kept, 0.0, 0.0, 100) == 0.0
+    np.testing.assert_allclose(subspace_angle(kept, following, scale, 100, 9), expected)
+    assert subspace_angle(kept, kept[-1], scale, 100, 9) == np.pi / 2
+    assert subspace_angle(kept, 0.0, 0.0, 100, 9) == 0.0
+    assert subspace_angle(kept, 0.0, 0.0, len(kept) + 1, 9) == np.pi / 2
+    assert subspace_angle(0 * kept, 0.0, 0.0, 100, 9) == np.pi / 2

@@ -28,6 +28,7 @@ TREE = lt.datasets.make_tree(900, 6, random_state=0).X
 TENSORS = np.random.default_rng(0).standard_normal((600, 4, 3))
 RESPONSES = TENSORS @ np.arange(3.0) @ np.arange(4.0) + TENSORS[:, 0, 0] ** 2
 UNITS = lt.datasets.make_network(900, 3, 2, activation="tanh", random_state=0)
+LABELS = (UNITS.y > np.median(UNITS.y)).astype(float)
 WORDS = [f"word{number:02d}" for number in range(60)]
 
 
@@ -53,6 +54,10 @@ def lines(count):
 
 def tensors(count):
     return [[(TENSORS[a:b], RESPONSES[a:b])] for a, b in edges(len(TENSORS), count)]
+
+
+def labelled_units(count):
+    return [[(UNITS.X[a:b], LABELS[a:b])] for a, b in edges(len(UNITS.X), count)]
 
 
 def hidden_units(count):
@@ -154,6 +159,14 @@ CASES = {
         (UNITS.X, UNITS.y),
         "components_",
         0.02,  # where a step lowers the loss by less than tol, not where it ends
+    ),
+    "network of classes": (
+        lt.TwoLayerClassifier,
+        {"n_components": 2, "classes": (0.0, 1.0), "random_state": 0},
+        labelled_units,
+        (UNITS.X, LABELS),
+        "components_",
+        0.05,  # as above
     ),
     "symbols": (
         lt.CategoricalHMM,

@@ -70,7 +70,8 @@ def test_arrays_frames_and_bags_of_rows():
     blocks = dask.array.from_array(MIXED, chunks=(300, 3))
     frame = dask.dataframe.from_pandas(pd.DataFrame(MIXED), npartitions=3, sort=False)
     rows = dask.bag.from_sequence(list(MIXED), npartitions=3)
-    unknown = blocks[dask.array.ones(900, chunks=300) > 0].rechunk({1: 8})
+    # Rows of unknown number, in blocks of columns.
+    unknown = blocks[dask.array.ones(900, chunks=300) > 0]
     for collection in (blocks, frame, rows, unknown):
         found = mixture(collection).means_
         assert np.abs(found - expected).max() < 1e-12
@@ -230,6 +231,16 @@ class TestWhatIsRefused:
         with pytest.raises(InvalidInputError, match="no column 'b'"):
             lt.PCA(1).fit(lt.sources.from_dask(frame, columns=["b"]))
 
+    def test_nothing_is_left_on_the_cluster(self, two_processes):
+        broken = [MIXED[:300], MIXED[300:600], MIXED[600:] * np.nan]
+        with two_processes.as_current():
+            for last in (broken[2], MIXED[600:, :5], MIXED[600:].astype(str), MIXED[600:] + 1j):
+                parts = lt.sources.partitions([[p] for p in (*broken[:2], last)], engine="dask")
+                with pytest.raises(InvalidInputError, match=r"\(partition 2\)"):
+                    mixture(parts)
+            two_processes.sync(lambda: __import__("asyncio").sleep(0.5))
+            assert not any(two_processes.has_what().values())
+
     def test_empty_partitions_and_other_dtypes_are_fine(self):
         parts = [MIXED[:0], MIXED[:300].astype(np.float32), MIXED[300:], MIXED[:0]]
         bag = dask.bag.from_sequence(parts, npartitions=4)
@@ -256,10 +267,35 @@ class TestWhatIsRefused:
         with pytest.raises(InvalidInputError, match="no scheduler answers"):
             mixture(lt.sources.partitions([[MIXED]], engine="dask://127.0.0.1:1"))
 
-    def test_a_worker_without_latensor(self):
+    @pytest.mark.slow
+    def test_a_worker_without_latensor(self, tmp_path):
+        blocking = tmp_path / "blocking.py"
+        blocking.write_text(
+            "import sys\n"
+            "class Blocked:\n"
+            "    def find_spec(self, name, path=None, target=None):\n"
+            "        if name.partition('.')[0] == 'latensor':\n"
+            "            raise ModuleNotFoundError(\"No module named 'latensor'\")\n"
+            "sys.meta_path.insert(0, Blocked())\n"
+        )
+        with (
+            distributed.LocalCluster(
+                n_workers=1,
+                host="127.0.0.1",
+                dashboard_address="127.0.0.1:0",
+                preload=[str(blocking)],
+            ) as cluster,
+            distributed.Client(cluster, set_as_default=False) as client,
+            client.as_current(),
+        ):
+            with pytest.raises(InvalidInputError, match=r"1 of 1 Dask workers cannot import"):
+                mixture(dask.array.from_array(MIXED, chunks=(300, 8)))
+            assert not any(client.has_what().values())
+
+    def test_a_worker_without_what_latensor_needs(self):
         from latensor.engines.dask import DaskEngine
 
-        error = ModuleNotFoundError("No module named 'latensor'")
+        error = ModuleNotFoundError("No module named 'numba'")
         assert "install the same version" in str(DaskEngine()._explained(error))
 
 

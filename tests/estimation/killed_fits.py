@@ -50,6 +50,14 @@ def topics(folder, source):
     return model.components_
 
 
+def single(folder, source):
+    counts = lt.datasets.make_single_topic(12_000, 40, 3, random_state=0).counts
+    parts = [counts[i : i + 2048] for i in range(0, counts.shape[0], 2048)]
+    model = lt.SingleTopic(3, random_state=0, refine=8, n_jobs=1)
+    model.fit(lt.sources.partitions([Slowly(parts[:3]), Slowly(parts[3:])]), checkpoint=folder)
+    return model.components_
+
+
 def chain(folder, source):
     data = lt.datasets.make_gaussian_hmm(
         40_000, 1, 2, n_sequences=400, stay=0.7, means=[[0], [5]], random_state=1
@@ -64,7 +72,7 @@ def chain(folder, source):
     return model.fit(source(batches), checkpoint=folder).means_
 
 
-MODELS = {"mixture": mixture, "topics": topics, "chain": chain}
+MODELS = {"mixture": mixture, "topics": topics, "single": single, "chain": chain}
 
 
 def run(name, folder, result):

@@ -12,6 +12,7 @@ import latensor as lt
 from engines.partition_cases import CASES, value_of
 from latensor.estimation import checkpoint
 from latensor.exceptions import InvalidInputError
+from latensor.refinement import em
 
 ROWS = lt.datasets.make_spherical_mixture(3000, 4, 3, separation=4, random_state=0).samples
 
@@ -21,7 +22,8 @@ def mixture(**settings):
 
 
 @pytest.mark.parametrize(
-    "name", ["mixture", "topics", pytest.param("chain", marks=pytest.mark.slow)]
+    "name",
+    ["mixture", "topics", *(pytest.param(n, marks=pytest.mark.slow) for n in ("single", "chain"))],
 )
 def test_killed_by_the_system(tmp_path, name):
     script = Path(__file__).with_name("killed_fits.py")
@@ -132,24 +134,45 @@ def test_files_hold_no_code(tmp_path, monkeypatch):
             assert all(arrays[name].dtype.kind in "biufSU" for name in arrays)
 
 
-def test_a_folder_does_not_grow_with_the_passes(tmp_path, monkeypatch):
+@pytest.mark.parametrize("model", [lt.LatentDirichletAllocation, lt.SingleTopic])
+def test_a_folder_does_not_grow_with_the_passes(tmp_path, monkeypatch, model):
     """Tables of topics are as large as the model: only the last state of a loop is kept."""
     monkeypatch.setattr(checkpoint, "_FIRST_COST", 0.0)
     monkeypatch.setattr(checkpoint, "_SPARING", 0)
     counts = lt.datasets.make_single_topic(600, 300, 3, random_state=0).counts
     parts = lt.sources.partitions([[counts[:300]], [counts[300:]]])
-    sizes, models = [], []
+    sizes = []
     for passes in (2, 9):
         folder = tmp_path / str(passes)
-        model = lt.LatentDirichletAllocation(3, random_state=0, refine=passes)
-        models.append(model.fit(parts, checkpoint=folder))
+        fitted = model(3, random_state=0, refine=passes).fit(parts, checkpoint=folder)
         sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
-        again = lt.LatentDirichletAllocation(3, random_state=0, refine=passes)
-        again.fit(parts, checkpoint=folder)
-        assert np.array_equal(again.components_, models[-1].components_)
-        plain = lt.LatentDirichletAllocation(3, random_state=0, refine=passes).fit(parts)
-        assert np.array_equal(plain.components_, models[-1].components_)
+        again = model(3, random_state=0, refine=passes).fit(parts, checkpoint=folder)
+        assert np.array_equal(again.components_, fitted.components_)
+        plain = model(3, random_state=0, refine=passes).fit(parts)
+        assert np.array_equal(plain.components_, fitted.components_)
     assert sizes[1] < 1.05 * sizes[0]
+
+
+@pytest.mark.parametrize("rounds", [20, 1])
+def test_em_over_all_data_goes_on_where_it_was(tmp_path, monkeypatch, rounds):
+    """Rounds of corrected EM, and the passes over all data that follow where these do not end."""
+    monkeypatch.setattr(checkpoint, "_FIRST_COST", 0.0)
+    monkeypatch.setattr(checkpoint, "_SPARING", 0)
+    monkeypatch.setattr(lt.SphericalGaussianMixture, "_row_limit", 300)
+    monkeypatch.setattr(em, "_ROUNDS", rounds)
+    X = lt.datasets.make_spherical_mixture(3000, 4, 3, separation=2.5, random_state=0).samples
+    expected = mixture(tol=1e-12).fit([X[:1500], X[1500:]])
+    for limit in range(1, 60):
+        fragile = Fragile([X[:1500], X[1500:]], 2 * limit + 1)
+        try:
+            found = mixture(tol=1e-12).fit(fragile, checkpoint=tmp_path)
+        except InterruptionError:
+            continue
+        break
+    assert limit > 3
+    assert np.array_equal(found.means_, expected.means_)
+    assert found.n_iter_ == expected.n_iter_
+    assert len(list(tmp_path.glob("folds *.npz"))) < limit
 
 
 def test_a_checkpoint_changes_no_bit(tmp_path):

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import sklearn.base
 import sklearn.exceptions
 
 import latensor as lt
@@ -141,6 +142,9 @@ def test_a_stream_holds_no_copy_of_a_long_batch():
     rows = np.random.default_rng(0).standard_normal((200_000, 10))
     rows[::2] += 8
     for model in (lt.PCA(2), lt.SphericalGaussianMixture(2, random_state=0, refine=0)):
+        sklearn.base.clone(model).partial_fit(
+            rows[:3000]
+        )  # what is compiled or imported at first is no copy
         tracemalloc.start()
         model.partial_fit(rows)
         first = tracemalloc.get_traced_memory()[1]

@@ -35,8 +35,8 @@ def test_grouped_moments_are_those_of_repeated_samples(width):
 @pytest.mark.parametrize(
     "refine, settings, runs",
     [
-        (0, {"noise": 0.3}, 20),
         (0, {"noise": 0.5, "noise_kind": "diagonal"}, 10),
+        (0, {"noise": 0.3}, 20),
         (0, {"noise": 0.0}, 10),
         ("auto", {"noise": 0.3}, 5),
     ],

@@ -202,3 +202,34 @@ def test_masked_entries_are_missing_where_values_may_be():
     for given in (masked, [masked[:100], masked[100:]]):
         found = lt.GaussianMixture(2, random_state=0).fit(given).means_
         assert np.array_equal(found, expected)
+
+
+WITH_TARGETS = {
+    "regressions": lambda X, y: lt.MixtureOfRegressions(2, random_state=0).fit(X, y),
+    "network": lambda X, y: lt.TwoLayerNetwork(2, random_state=0).fit(X, y),
+}
+
+
+@pytest.mark.parametrize("name", WITH_TARGETS)
+def test_what_regressions_cannot_use(name):
+    y = RNG.standard_normal(60)
+    for X in (np.full_like(DATA, 0.1), 0 * DATA):
+        with pytest.raises(InvalidInputError, match="no feature of X varies"):
+            WITH_TARGETS[name](X, y)
+    for scale, flow in ((1e200, "overflows"), (1e-200, "underflows")):
+        for x, z, given in ((scale, 1.0, "X"), (1.0, scale, "y")):
+            with pytest.raises(InvalidInputError, match=f"moment of {given} {flow}"):
+                WITH_TARGETS[name](x * DATA, z * y)
+
+
+def test_rows_of_unequal_length():
+    models = [lt.PCA(1), lt.CategoricalHMM(2), lt.PearsonMixture(), lt.MixedMembershipBlockModel(2)]
+    for model in (*models, lt.CPPLS(1), lt.CPClassifier()):
+        with pytest.raises(InvalidInputError, match="inhomogeneous"):
+            model.fit([[1, 2], [3]], *([[0, 1]] if "CP" in type(model).__name__ else []))
+
+
+def test_directions_that_chance_chose_are_not_called_stable():
+    for X in (DATA[:2], np.ones((40, 4)), np.zeros((40, 4))):
+        assert lt.PCA(1 if len(X) < 40 else 2).fit(X).certificate_.verdict == "unstable"
+    assert lt.PCA(4).fit(DATA).certificate_.verdict == "stable"

@@ -109,6 +109,7 @@ def test_errors_of_every_kind_of_model_fall(name, n_repeats, parameters):
     assert "covars_" not in planned.errors
 
 
+@pytest.mark.slow
 def test_topics_with_mixtures_are_planned():
     # Word-by-word refinement keeps a bias of about .007 here: less than the root of 8 is gained.
     planned = lt.plan(fitted("LatentDirichletAllocation"), (400, 3200), n_repeats=8, random_state=0)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from latensor.arrays.threads import inner_threads
 from latensor.exceptions import InvalidInputError
+from latensor.moments import documents as document_moments
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.word_core import WordCoreSums
@@ -310,3 +311,15 @@ def test_documents_in_memory_are_prepared_once():
     plain = WordPairSums(basis, np.ones(WORDS), CAP).update(batch(documents(3))).finalize()
     np.testing.assert_allclose(found.product, plain.product, atol=1e-6)
     assert "prepared" not in pickle.loads(pickle.dumps(kept)).__dict__
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_compiled_product_is_that_of_scipy(rng, monkeypatch, dtype):
+    counts = scipy.sparse.random_array((40, 30), density=0.3, format="csr", rng=rng, dtype=dtype)
+    arrays, matrix = (counts.indptr, counts.indices, counts.data), rng.random((30, 7)).astype(dtype)
+    small = document_moments.sparse_product(arrays, matrix)
+    monkeypatch.setattr(document_moments, "_FEW_PRODUCTS", 0)
+    compiled = document_moments.sparse_product(arrays, matrix)
+    assert small.dtype == compiled.dtype == np.dtype(dtype)
+    np.testing.assert_allclose(small, compiled, rtol=100 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(compiled, counts.toarray() @ matrix, rtol=100 * np.finfo(dtype).eps)

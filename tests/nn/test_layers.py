@@ -185,7 +185,12 @@ def test_component_dropout_is_unbiased_and_off_in_evaluation():
 
 def test_export_and_compile():
     layer, x = lt.nn.FactorizedConv2d(4, 5, 3, (3, 2), padding=1), torch.randn(2, 4, 6, 6)
-    model = torch.nn.Sequential(layer, torch.nn.Flatten(1), lt.nn.FactorizedLinear(180, 3, 2))
+    model = torch.nn.Sequential(
+        layer,
+        lt.nn.TensorContraction((5, 6, 6), (4, 5, 5)),
+        lt.nn.TensorRegression((4, 5, 5), 6, (2, 2, 2)),
+        lt.nn.FactorizedLinear(6, 3, 2),
+    )
     exported = torch.export.export(model, (x,)).module()
     torch.testing.assert_close(exported(x), model(x))
     compiled = torch.compile(model, backend="aot_eager")

@@ -215,6 +215,8 @@ def test_a_tree_names_its_leaves_and_shows_weak_support():
     lines = figure.axes[0].collections[0]
     assert isinstance(lines, LineCollection)
     assert len(lines.get_segments()) == len(model.tree_)  # one edge is cut by the root
+    star = lt.datasets.make_tree(500, 6, shape="star", random_state=0).X
+    assert plots.tree(lt.LatentTree(collapse=0.05, random_state=0).fit(star)).axes
     assert no_global_state()
     with pytest.raises(InvalidInputError, match="LatentTree"):
         plots.tree(object())

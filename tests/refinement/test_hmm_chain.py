@@ -17,6 +17,7 @@ from sequence_examples import (
     enumerate_paths,
     log_likelihood_of,
     one_step,
+    prepared_rows,
     raised,
     units,
 )
@@ -119,7 +120,7 @@ def gaussian(seed, kind, n=3000, p=3, k=3):
         "tied": np.eye(p),
     }
     rng = np.random.default_rng(seed)
-    emission = GaussianEmission(data.X[rng.choice(n, k)], shapes[kind], kind, 1e-6)
+    emission = GaussianEmission.of(data.X[rng.choice(n, k)], shapes[kind], kind, 1e-6)
     chain = HiddenChain(np.full(k, 1 / k), np.full((k, k), 1 / k), emission)
     return chain, data.X, data.lengths
 
@@ -144,7 +145,8 @@ def test_the_likelihood_never_falls(make, accelerate):
 def test_one_pass_is_the_weighted_estimate(make):
     chain, rows, lengths = make()
     sequences = Sequences.of(lengths)
-    likelihoods = chain.emission.likelihoods(rows, sequences, 1)
+    design = prepared_rows(chain.emission, rows, lengths)
+    likelihoods = chain.emission.likelihoods(design, sequences, 1)
     found = expect(likelihoods, sequences, chain.startprob, chain.transmat, 1)
     after, value = one_step(chain, rows, lengths)
     assert value == found.log_likelihood
@@ -206,7 +208,8 @@ def test_likelihoods_are_gaussian_densities(kind):
 
     chain, rows, lengths = gaussian(2, kind)
     emission = one_step(chain, rows, lengths)[0].emission
-    found = emission.likelihoods(rows, Sequences.of(lengths), 1)
+    design = prepared_rows(emission, rows, lengths)
+    found = emission.likelihoods(design, Sequences.of(lengths), 1)
     logs = np.log(found.table) + found.row_scale[:, None]
     for j, matrix in enumerate(emission.matrices()):
         expected = multivariate_normal(emission.means[j], matrix).logpdf(rows)
@@ -224,17 +227,17 @@ def test_missing_entries_have_marginal_densities_and_conditional_moments(kind):
     holes = rows.copy()
     holes[rng.random(rows.shape) < 0.4] = np.nan
     holes[:3] = np.nan
-    design = emission.design(holes)
+    design = prepared_rows(emission, holes, lengths)
     sequences = Sequences.of(lengths)
     found = emission.likelihoods(design, sequences)
-    logs = np.log(np.maximum(found.table, 1e-300)) + found.row_scale[:, None]
+    logs = np.log(np.maximum(found.table[found.index], 1e-300)) + found.row_scale[:, None]
     posteriors = rng.dirichlet(np.ones(3), len(rows))
 
     class Known:
         def weighted(self):
             return posteriors
 
-    sums = emission.sums(design, Known())
+    after = emission.maximized(emission.sums(design, Known()))
     firsts, products = np.zeros((3, 3)), np.zeros((3, 3, 3))
     for t, row in enumerate(holes):
         seen = ~np.isnan(row)
@@ -251,9 +254,22 @@ def test_missing_entries_have_marginal_densities_and_conditional_moments(kind):
                 assert logs[t, j] == 0
             firsts[j] += posteriors[t, j] * mean
             products[j] += posteriors[t, j] * (np.outer(mean, mean) + rest)
-    assert np.abs(sums["firsts"] - firsts).max() < 1e-8
-    seconds = np.einsum("jaa->ja", products) if emission.is_diagonal else products
-    assert np.abs(sums["seconds"] - seconds).max() < 1e-7
+    counts = posteriors.sum(axis=0)
+    means = firsts / counts[:, None]
+    if kind in ("full", "tied"):
+        scatter = products - counts[:, None, None] * means[:, :, None] * means[:, None, :]
+        expected = scatter / counts[:, None, None]
+        expected = scatter.sum(axis=0) / counts.sum() if kind == "tied" else expected
+    else:
+        # Of independent entries those that were not observed tell nothing at all.
+        seen = ~np.isnan(holes)
+        counts, rows = posteriors.T @ seen, np.where(seen, holes, 0.0)
+        means = posteriors.T @ rows / counts
+        squares = posteriors.T @ rows**2 - counts * means**2
+        expected = squares / counts
+        expected = squares.sum(axis=1) / counts.sum(axis=1) if kind == "spherical" else expected
+    assert np.abs(after.means - means).max() < 1e-8
+    assert np.abs(after.covariances - expected).max() < 1e-5
 
 
 @pytest.mark.parametrize("kind", KINDS)

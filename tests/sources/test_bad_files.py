@@ -40,6 +40,8 @@ BAD = [
     ("0\n3\n0\n", "a", {}, "line 1 .* no documents"),
     ("3\n0\n0\n", "a", {}, "line 2 .* no words"),
     ("9999999999\n3\n0\n", "a", {}, "line 1 .* too many"),
+    ("2000000000\n3\n1\n1 1 1\n", "a", {}, "2,000,000,000 documents, but only 1 entries"),
+    ("2\n2000000000\n1\n1 1 1\n", "a", {}, "2,000,000,000 words, but only 1 entries"),
     ("2\n3\n2\n1 1 1\n1 2\n", "a", {}, "line 5 .* has 2 fields instead of .*: '1 2'"),
     ("2\n3\n2\n1 1 1\n1 2 3 4\n", "a", {}, "line 5 .* has 4 fields"),
     ("2\n3\n2\n1 1 1\n1 2\n3 2 1 1\n", "a", {}, "line 5 .* has 2 fields"),

@@ -4,13 +4,23 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import latensor as lt
-from engines.partition_cases import CASES, MIXED, SINGLE, SYMBOLS, WORDS, KillsOnce, fitted
+from engines.partition_cases import (
+    CASES,
+    MIXED,
+    SINGLE,
+    SYMBOLS,
+    WORDS,
+    KillsOnce,
+    Watching,
+    fitted,
+)
 from latensor.exceptions import InvalidInputError
 
 # Every model once; the number of partitions goes round.
@@ -111,6 +121,31 @@ def test_texts_counts_and_sequences(spark):
     assert np.abs(found - other).max() < 1e-3
 
 
+class Slowly:
+    """A partition that takes its time."""
+
+    def __init__(self, rows):
+        self.rows = rows
+
+    def __iter__(self):
+        time.sleep(1.0)
+        yield self.rows
+
+
+def test_partitions_are_told_as_they_are_done(spark):
+    spark.sparkContext.setJobGroup("mine", "what I do")
+    seen = Watching()
+    parts = lt.sources.partitions([Slowly(part) for part in np.split(MIXED, 6)], engine="spark")
+    lt.PCA(2).fit(parts, callback=seen)
+    first = [fraction for name, fraction in seen.partitions if name == seen.partitions[0][0]]
+    assert first == sorted(set(first))
+    assert first[-1] == 1.0
+    assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == "mine"
+    assert spark.sparkContext.getLocalProperty("spark.job.description") == "what I do"
+    # The pass that reads takes two seconds or more on two cores.
+    assert len(first) > 1
+
+
 def test_a_task_that_dies_changes_no_bit(spark, tmp_path):
     flag = tmp_path / "killed"
     parts = [[MIXED[:300]], KillsOnce(MIXED[300:], str(flag), os.getpid())]
@@ -149,12 +184,13 @@ def test_what_is_refused(spark, frame):
         lt.sources.from_spark(frame, "features")
     with pytest.raises(InvalidInputError, match="say which columns are meant"):
         mixture(frame)
+    kept = len(spark.sparkContext._jsc.getPersistentRDDs())
     broken = MIXED.copy()
     broken[700, 3] = np.nan
     parts = [[broken[:300]], [broken[300:600]], [broken[600:]]]
     with pytest.raises(InvalidInputError, match=r"NaN.*\(partition 2\)"):
         mixture(lt.sources.partitions(parts, engine="spark"))
-    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == 1
+    assert len(spark.sparkContext._jsc.getPersistentRDDs()) == kept
     texts = spark.createDataFrame([("a text",)], ["text"])
     with pytest.raises(InvalidInputError, match="not numbers"):
         mixture(lt.sources.from_spark(texts))

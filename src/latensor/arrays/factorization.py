@@ -15,6 +15,7 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays.checks import check_positive_int
+from latensor.arrays.gradients import requires_gradient
 from latensor.arrays.library import (
     Array,
     is_numpy,
@@ -45,6 +46,7 @@ from latensor.arrays.subspace import (
     power_triplets,
     thin_svd,
 )
+from latensor.arrays.svd_gradient import followed_triplets
 from latensor.exceptions import InvalidInputError
 
 __all__ = [
@@ -149,6 +151,8 @@ def truncated_svd(
         raise InvalidInputError(
             f"n_oversamples={n_oversamples!r} must be None or an integer of at least 0"
         )
+    if requires_gradient(matrix):
+        return _signed(followed_triplets(linear_map.to_dense(), rank), rank)
     if method == "auto" and n_power_iterations is not None:
         method = "randomized"
     if n_oversamples is None:

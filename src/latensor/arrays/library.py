@@ -89,11 +89,16 @@ def as_array(value: object, name: str) -> Array:
     return _as_numpy(value, name)
 
 
-def _as_numpy(value: object, name: str) -> Any:
+def read_numpy(value: object, name: str) -> Any:
+    """Lists, a frame or whatever has `__array__` as a NumPy array, of objects too."""
     try:
-        array = np.asarray(value)
+        return np.asarray(value)
     except (ValueError, TypeError, RuntimeError) as error:
         raise InvalidInputError(f"{name} cannot be read as an array: {error}") from error
+
+
+def _as_numpy(value: object, name: str) -> Any:
+    array = read_numpy(value, name)
     if array.dtype == object:
         raise InvalidInputError(
             f"{name} is a {type(value).__name__} of Python objects, not of numbers: "

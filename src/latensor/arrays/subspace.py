@@ -339,3 +339,13 @@ def phases(vectors: Array) -> Array:
     one = xp.ones((), dtype=real_dtype(vectors))
     conjugate = xp.conj(entries) if is_complex(vectors) else entries
     return xp.where(sizes > 0, conjugate / xp.where(sizes > 0, sizes, one), one)
+
+
+def real_columns(vectors: Array) -> Array:
+    """Host columns, with real and imaginary parts in place of complex conjugate pairs."""
+    if not np.iscomplexobj(vectors):
+        return vectors
+    result = vectors.real.copy()
+    pairs = np.flatnonzero(np.abs(vectors.imag).max(axis=0) > 0)
+    result[:, pairs[1::2]] = vectors.imag[:, pairs[: 2 * (len(pairs) // 2) : 2]]
+    return result

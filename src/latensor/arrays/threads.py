@@ -9,64 +9,73 @@ with one thread, 0.8 s with two.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
 
-class _Limit:
-    """A limit that several threads may hold at once: the first sets it, the last takes it back.
+class Setting:
+    """A setting of the process that threads may share: the first sets it, the last undoes it.
 
-    Restoring by nested context managers would leave the process limited for good when two threads
+    Restoring by nested context managers would leave the process with it for good when two threads
     enter and leave in turn.
+
+    Parameters
+    ----------
+    begin : sets it, and returns what undoes that
     """
 
-    def __init__(self) -> None:
+    def __init__(self, begin: Callable[[], Callable[[], object]]) -> None:
+        self._begin = begin
         self._lock = threading.Lock()
         self._holders = 0
-        self._controller: Any = None
-        self._limiter: Any = None
+        self._undo: Callable[[], object] | None = None
 
-    def acquire(self) -> None:
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Inside the block it is set."""
         with self._lock:
             self._holders += 1
             if self._holders == 1:
-                self._limiter = self._known_libraries().limit(limits=1, user_api="blas")
-
-    def release(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            if self._holders == 0:
-                self._limiter.restore_original_limits()
-
-    def _known_libraries(self) -> Any:
-        # Looking for the loaded libraries costs milliseconds, setting a number microseconds.
-        if self._controller is None:
-            import scipy.linalg  # noqa: F401 - brings its own BLAS, which must be found too
-            from threadpoolctl import ThreadpoolController
-
-            self._controller = ThreadpoolController()
-        return self._controller
+                self._undo = self._begin()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._holders -= 1
+                if self._holders == 0 and self._undo is not None:
+                    self._undo()
 
 
-_limit = _Limit()
+@functools.cache
+def _libraries() -> Any:
+    # Looking for the loaded libraries costs milliseconds, setting a number microseconds.
+    import scipy.linalg  # noqa: F401 - brings its own BLAS, which must be found too
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def _limit_blas() -> Callable[[], object]:
+    undo: Callable[[], object] = (
+        _libraries().limit(limits=1, user_api="blas").restore_original_limits
+    )
+    return undo
+
+
+_limit = Setting(_limit_blas)
 
 
 @contextmanager
 def one_blas_thread(wanted: bool = True) -> Iterator[None]:
     """Let BLAS use one thread inside the block, in the whole process, unless not `wanted`."""
-    if not wanted:
+    with _limit.hold() if wanted else nullcontext():
         yield
-        return
-    _limit.acquire()
-    try:
-        yield
-    finally:
-        _limit.release()
 
 
 def thread_count(n_jobs: int | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 import sys
 import threading
@@ -20,6 +21,9 @@ _INTERRUPTED = 130
 _COMMANDS = ("compile", "complete", "decompose", "demo", "fit", "topics")
 # Signals that end a program and would leave its temporary files behind.
 _ENDINGS = ("SIGTERM", "SIGHUP")
+# Imports and compiling make a quarter of a million objects that stay: looking for garbage among
+# them after every 700 takes 0.4 s of a run, and 1.0 s of the first.
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000
 
 
 class _Commands(click.Group):
@@ -40,7 +44,7 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:
         try:
-            with _signals_as_exits():
+            with _signals_as_exits(), _rare_collections():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             click.echo("Interrupted.", err=True)
@@ -70,6 +74,17 @@ def _signals_as_exits() -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Look for unreachable objects less often than Python does."""
+    before = gc.get_threshold()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})

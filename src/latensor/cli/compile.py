@@ -60,9 +60,13 @@ def _topics() -> None:
         model.perplexity(X)
         lt.SingleTopic(3, random_state=0).fit(X).predict_proba(X)
     lt.LatentDirichletAllocation("auto", random_state=0).fit(counts)
-    # More words than a matrix of pairs is kept for, and documents that stay in their files.
-    many = lt.datasets.make_topics(300, 3000, 3, random_state=0).counts
-    lt.LatentDirichletAllocation(3, random_state=0).fit(many)
+    # More words than a matrix of pairs is kept for, more products than SciPy is asked for, and
+    # documents that stay in their files.
+    many = lt.datasets.make_topics(3000, 3000, 3, random_state=0).counts
+    for X in (many, many.astype(np.float32)):
+        lt.LatentDirichletAllocation(3, random_state=0).fit(X)
+        lt.SingleTopic(3, random_state=0).fit(X)
+    many = many[:300]
     with tempfile.TemporaryDirectory() as folder:
         lines = [" ".join(f"word{j}" for j in row.indices) for row in many]
         for name, part in (("one", lines[:150]), ("two", lines[150:])):

@@ -166,6 +166,13 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     help="For noisy-or: entries above T are on.  [default: all are 0 or 1]",
 )
 @click.option(
+    "--collapse",
+    type=float,
+    metavar="LEVEL",
+    help="For tree: collapse inner edges not longer than zero at this level of significance, such "
+    "as 0.05, so that nodes have any degree.  [default: binary tree]",
+)
+@click.option(
     "--method",
     type=click.Choice(["moments", "views"]),
     help="For mixtures: all columns together, or three random views.  [default: moments]",
@@ -281,18 +288,8 @@ def _save_model(model: Any, options: dict[str, Any], console: Console) -> None:
 
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class, as options give them."""
-    names = (
-        *_READING,
-        "variance",
-        "covariance",
-        "noise",
-        "link",
-        "binarize",
-        "method",
-        "refine",
-        "jobs",
-    )
-    typed = {f"--{name}": options[name] for name in names}
+    # All options of any model, so that those of another are refused and none is forgotten.
+    typed = {option: options[option[2:]] for each in MODELS for option in each.options}
     given = {
         name: value for name, value in typed.items() if value is not None and value is not False
     }

@@ -223,6 +223,8 @@ def _of_rows(reading: Reading, table: Table, columns: list[int], missing: bool =
     unobserved = int(np.isnan(rows).sum()) if rows.dtype.kind == "f" else 0
     if unobserved:
         described += f", {unobserved:,} values not observed"
+    if len(columns) > len(rows) and not reading.transpose:
+        described += "; with --transpose rows and columns change places"
     data = Data(
         (rows,),
         len(rows),

@@ -286,7 +286,7 @@ MODELS = (
         "a column for every leaf, symbols from 0 or measurements; or sequences (.fasta)",
         _TREE,
         read_leaves,
-        _options(_ROWS, refine="refine", jobs="n_jobs"),
+        _options(_ROWS, refine="refine", jobs="n_jobs", collapse="collapse"),
         ("startprob", "edgeprob", "leafprob", "correlation", "mean", "deviation"),
         None,
         "n_states",

@@ -30,7 +30,7 @@ from latensor.cli.fit_record import (
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal
 from latensor.cli.saving import SUMMARY, Output
-from latensor.cli.wording import Wording
+from latensor.cli.wording import MODEL_FILE, Wording
 from latensor.report import Reproduction, write_model_report
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.topic_page import installed_versions
@@ -49,7 +49,7 @@ WORDING = Wording(
         r"covariance_type\b": "--covariance",
         r"sample_weight\b": "--weights",
         r"lengths\b(?= ?=| has| must)": "--lengths",
-        r"(refine|variance|method|noise|kinds)\b(?= ?=)": r"--\1",
+        r"(refine|variance|method|noise|kinds|collapse)\b(?= ?=)": r"--\1",
         r"random_state\b": "--seed",
         r"n_jobs\b": "--jobs",
     }
@@ -260,7 +260,8 @@ def apply_model(path: Path, entry: Entry, reading: Reading, out: Path | None) ->
     if out is not None and out.suffix.lower() != suffix:
         raise Refusal(f"--out={out} must end with {suffix}")
     check_outputs({"--out": out}, [path, reading.file])
-    model = lt.load(path, "model")
+    with MODEL_FILE.errors():
+        model = lt.load(path, "model")
     if type(model).__name__ != entry.model:
         raise Refusal(f"{path} holds a {type(model).__name__}, {entry.name} is a {entry.model}")
     data = entry.read(reading)

@@ -17,6 +17,7 @@ from latensor.cli.corpus import WORDING, Reading, open_source
 from latensor.cli.findings import say
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import TopicMeter, topic_meter
+from latensor.cli.wording import MODEL_FILE
 from latensor.sources.vocabulary import read_vocabulary
 from latensor.whole_files import whole_stream, whole_text
 
@@ -34,8 +35,9 @@ def apply_model(
     jobs : int, threads, or None for all processors
     console : for what is not the result
     """
-    with WORDING.errors():
+    with MODEL_FILE.errors():
         model: Any = lt.LatentDirichletAllocation.load(path)
+    with WORDING.errors():
         model.set_params(n_jobs=jobs)
     with topic_meter(console) as meter, meter.step("reading"):
         with WORDING.errors():

@@ -48,3 +48,7 @@ class Wording:
             warnings.simplefilter("always", ConvergenceWarning)
             yield
         notes += [self(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+
+
+# Of the file that a model is read from.
+MODEL_FILE = Wording({r"path(?==)": "--apply"})

@@ -11,7 +11,7 @@ from latensor.arrays import RandomState, check_positive_int, generator
 from latensor.exceptions import InvalidInputError
 from latensor.sources.tree import Tree
 
-_SHAPES = ("balanced", "caterpillar", "random", "coalescent", "birth")
+_SHAPES = ("balanced", "caterpillar", "random", "multifurcating", "star", "coalescent", "birth")
 _MODELS = ("jc", "hky", "general", "gaussian")
 # Equilibrium and transition/transversion ratio of the HKY model.
 _FREQUENCIES = np.array([0.35, 0.15, 0.2, 0.3])
@@ -53,8 +53,9 @@ def make_tree(
     Parameters
     ----------
     n_samples, n_leaves : int
-    shape : "balanced", "caterpillar" or "random", with lengths between .05 and .25, or
-        "coalescent" or "birth", of depth .5 with 10 % noise on its clock
+    shape : "balanced", "caterpillar", "random", "multifurcating" (hidden nodes of degree 4 to 6) or
+        "star" (one hidden node), with lengths between .05 and .25, or "coalescent" or "birth", of
+        depth .5 with 10 % noise on its clock
     model : "jc" (all changes alike), "hky" (four symbols of unequal frequency), "general" (a
         table of its own on every edge) or "gaussian"
     n_states : int, of all nodes; 4 for "hky"
@@ -149,19 +150,21 @@ def _drawn_tree(shape: str, n: int, rng: np.random.Generator) -> Tree:
         alive[places[0]] = new
 
     age = 0.0
-    while len(alive) > 3:
+    last = {"multifurcating": 6, "star": n}.get(shape, 3)
+    while len(alive) > last:
         m = len(alive)
         pair = [0, 1]
         if shape not in ("balanced", "caterpillar"):
-            pair = sorted(int(i) for i in rng.choice(m, 2, replace=False))
+            count = 2 if shape != "multifurcating" else int(rng.integers(3, min(6, m - 2)))
+            pair = sorted(int(i) for i in rng.choice(m, count, replace=False))
         age += rng.exponential(2 / (m * (m - 1)) if shape == "coalescent" else 1 / m)
         join(pair, age)
         if shape == "balanced":
             alive.append(alive.pop(0))
     age += rng.exponential(1 / 3)
-    join([0, 1, 2], age)
+    join(list(range(len(alive))), age)
     parent = np.array(_rooted(around))
-    if shape in ("balanced", "caterpillar", "random"):
+    if shape not in ("coalescent", "birth"):
         length = rng.uniform(0.05, 0.25, len(parent))
     else:
         at = np.array([ages[v] for v in range(len(parent))])

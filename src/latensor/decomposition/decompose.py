@@ -31,7 +31,7 @@ from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
-from latensor.decomposition.result import Decomposition, origin_of
+from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
 from latensor.decomposition.setup import (
     as_cp,
@@ -104,7 +104,9 @@ def decompose(
 
     Parameters
     ----------
-    tensor : array of any library, or sparse, factored or implicit tensor, of any order
+    tensor : array of any library, or sparse, factored or implicit tensor, of any order. Labels of a
+        pandas or xarray object or of an archive `np.load("data.npz")`, a vector as long as a mode,
+        go into the result's `mode_labels`, its plots and files
     rank : int, at least 1; may exceed the dimensions, but not the product of all but the
         largest. "auto" takes what `lt.select_rank` proposes, which the result holds as
         `selection`
@@ -189,8 +191,11 @@ def decompose(
             result = fitted if result is None or fitted.residual <= result.residual else result
         problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
+    result = replace(result, residual=residual)
+    if result.status is Status.MAX_ITER and is_exact(result) and not ridge:
+        result = replace(result, status=Status.CONVERGED)  # rounding hid it from the proof
     return replace(
-        restored(replace(result, residual=residual), scale),
+        restored(result, scale),
         origin=origin,
         selection=selection,
         mode_labels=mode_labels_of(tensor),

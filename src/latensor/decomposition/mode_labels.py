@@ -5,8 +5,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
+
+from latensor.tensors.conversion import read_archive
+from latensor.value_files import storable
 
 
+@storable
 class ModeLabels(NamedTuple):
     """The name of a mode and one number or word per index of it; None where there is none."""
 
@@ -15,11 +20,15 @@ class ModeLabels(NamedTuple):
 
 
 def mode_labels_of(tensor: Any) -> tuple[ModeLabels, ...] | None:
-    """Labels of a pandas or xarray object, mode by mode; None for plain arrays.
+    """Labels of a pandas or xarray object or an .npz archive, mode by mode; None for plain arrays.
 
     Anything with `dims` and `coords` is read as an xarray DataArray, anything two-dimensional with
-    `index` and `columns` as a pandas DataFrame. A plain count from 0 is no label.
+    `index` and `columns` as a pandas DataFrame. In an archive a vector as long as one mode and no
+    other labels it, if it is the only one, and its name becomes that of the mode. A plain count
+    from 0 is no label.
     """
+    if isinstance(tensor, NpzFile):
+        return _archived_labels(tensor)
     if hasattr(tensor, "dims") and hasattr(tensor, "coords"):
         values = [tensor.coords.get(d) for d in tensor.dims]
         return tuple(_labels(d, v) for d, v in zip(tensor.dims, values, strict=True))
@@ -27,6 +36,20 @@ def mode_labels_of(tensor: Any) -> tuple[ModeLabels, ...] | None:
         axes = (tensor.index, tensor.columns)
         return tuple(_labels(axis.name, axis) for axis in axes)
     return None
+
+
+def _archived_labels(archive: Any) -> tuple[ModeLabels, ...] | None:
+    tensor, others = read_archive(archive)
+    shape = tensor.shape
+    vectors = {key: array for key, array in others.items() if array.ndim == 1}
+    fitting = [[key for key, vector in vectors.items() if len(vector) == d] for d in shape]
+    alone = [len(keys) == 1 and shape.count(d) == 1 for keys, d in zip(fitting, shape, strict=True)]
+    if not any(alone):
+        return None
+    return tuple(
+        _labels(keys[0], vectors[keys[0]]) if only else ModeLabels(None, None)
+        for keys, only in zip(fitting, alone, strict=True)
+    )
 
 
 def _labels(name: Any, values: Any) -> ModeLabels:

@@ -28,8 +28,9 @@ from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.interoperability import from_pyttb
 
-# Entries up to which the residual of a result is computed one by one.
-_EXPLICIT = 1 << 17
+# Entries up to which a pass over all of them costs next to nothing: residuals of results are
+# computed one by one, and starts compared.
+CHEAP_ENTRIES = 1 << 17
 
 
 def as_tensor(tensor: object, name: str = "tensor") -> Contractible:
@@ -188,7 +189,7 @@ def stated_residual(problem: Problem, model: CPTensor, residual: float) -> float
     Inner products lose digits where components cancel and where a fit is nearly exact; in single
     precision, so does rounding the factors of a fit in double precision.
     """
-    small = prod(problem.shape) <= _EXPLICIT
+    small = prod(problem.shape) <= CHEAP_ENTRIES
     if not (small or problem.epsilon > 1e-10) or problem.squared_norm == 0.0:
         return residual
     rows = [widened(to_host(factor)).T for factor in model.factors]

@@ -24,7 +24,11 @@ from latensor.arrays import (
 from latensor.arrays.linear_map import conjugate_transpose
 from latensor.arrays.subspace import orthonormal
 from latensor.decomposition.setup import as_tensor
-from latensor.decomposition.subspace.mode_directions import Directions, leading_directions
+from latensor.decomposition.subspace.mode_directions import (
+    RESOLVED,
+    Directions,
+    leading_directions,
+)
 from latensor.decomposition.tucker.compression import orthonormal_form
 from latensor.decomposition.tucker.orthogonal import rescaled, squared_norm
 from latensor.exceptions import InvalidInputError
@@ -40,8 +44,6 @@ _LONG, _MORE, _SMALL = 8, 10, 512
 _POWER_STEPS, _WORTH_ANOTHER = 6, 1e-3
 # The first width tried where the error decides about the rank.
 _FIRST_WIDTH = 22
-# Sums of squares resolve a fraction of the energy that is so many rounding errors.
-_RESOLVED = 1e4
 
 
 def tensor_train(
@@ -158,8 +160,7 @@ def _leading(
     energy = squared_norm(xp, matrix)
     width = _FIRST_WIDTH
     while (
-        short > max(_LONG * width, _SMALL)
-        and allowed > _RESOLVED * machine_epsilon(matrix) * energy
+        short > max(_LONG * width, _SMALL) and allowed > RESOLVED * machine_epsilon(matrix) * energy
     ):
         range_basis = _range(xp, matrix, width, rng)
         seen = conjugate_transpose(range_basis) @ matrix

@@ -12,7 +12,9 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD
 _FIRM, _CHANCE = 0.1, 0.5
 
 
-def subspace_angle(kept: np.ndarray, following: float, left_out: float, n_samples: float) -> float:
+def subspace_angle(
+    kept: np.ndarray, following: float, left_out: float, n_samples: float, n_features: int
+) -> float:
     """The angle, in radians, by which sampling turns the last direction kept out of its subspace.
 
     For Gaussian rows the eigenvector of variance v turns towards one of variance u by a random
@@ -25,9 +27,12 @@ def subspace_angle(kept: np.ndarray, following: float, left_out: float, n_sample
     following : the first variance that is not kept
     left_out : the sum of those
     n_samples : n
+    n_features : d; where fewer are kept and n - 1 samples hold no more, chance chose which
     """
     last = float(kept[-1])
-    if following <= 0 or n_samples <= 0:
+    if len(kept) < n_features and (last <= 0 or n_samples - 1 <= len(kept)):
+        return math.pi / 2
+    if following <= 0:
         return 0.0
     count = max(left_out / following, 1.0)
     gap = last - following

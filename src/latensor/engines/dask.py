@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
@@ -16,6 +17,7 @@ import numpy as np
 
 from latensor.engines.blocks import Key, blocks_of, key_of, template_of
 from latensor.engines.tree import aligned_groups, fold_blocks, joined, total
+from latensor.engines.worker_memory import kept_memory
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.documents import DocumentBatch
@@ -47,6 +49,8 @@ class DaskEngine:
     def __init__(self, client: Any = None) -> None:
         self._dask = _framework("dask")
         self._client = client or _default_client()
+        if self._client is not None:
+            _check_workers(self._client)
         self._kept: dict[Key, tuple[Source, list[Any]]] = {}
 
     @classmethod
@@ -230,9 +234,9 @@ class DaskEngine:
         text = f"{type(error).__name__}: {error}"
         if isinstance(error, InvalidInputError):
             return error
-        if "No module named" in text and ("latensor" in text or "numba" in text):
+        if "No module named" in text:
             return InvalidInputError(
-                f"a Dask worker cannot import latensor ({text}): install the same version of "
+                f"a Dask worker lacks what latensor needs ({text}): install the same version of "
                 "latensor on every worker"
             )
         if self._client is not None and self._client.status != "running":
@@ -262,6 +266,17 @@ def _default_client() -> Any:
     return client if client.status == "running" else None
 
 
+def _check_workers(client: Any) -> None:
+    """Refuse workers without latensor, to which a task cannot even be sent: it would never end."""
+    found = client.run(importlib.util.find_spec, "latensor", on_error="return")
+    missing = [address for address, spec in found.items() if getattr(spec, "name", None) is None]
+    if missing:
+        raise InvalidInputError(
+            f"{len(missing)} of {len(found)} Dask workers cannot import latensor (the first at "
+            f"{missing[0]}): install the same version of latensor on every worker"
+        )
+
+
 def _is_lost(error: Exception) -> bool:
     """Whether data that was sent is gone with its worker."""
     return type(error).__name__ in ("FutureCancelledError", "CancelledError", "KilledWorker")
@@ -282,8 +297,9 @@ def _prepared(
 
 
 def _fold_group(start: Any, group: list[tuple[int, list[Batch]]], size: int) -> _Messages:
-    nodes = ({(0, number): fold_blocks(start, blocks, size)} for number, blocks in group)
-    return {place: value.message() for place, value in joined(nodes).items()}
+    with kept_memory.hold():
+        nodes = ({(0, number): fold_blocks(start, blocks, size)} for number, blocks in group)
+        return {place: value.message() for place, value in joined(nodes).items()}
 
 
 def _merge_messages(start: Any, parts: list[_Messages]) -> _Messages:
@@ -312,11 +328,13 @@ def _answer(answers: Any, shard: Any, pieces: Any) -> Any:
         if isinstance(shard.pieces, DelayedParts):
             pieces = [shard.pieces.together(list(pieces))]
         shard = replace(shard, pieces=pieces)
-    return answers.of_shard(shard)
+    with kept_memory.hold():
+        return answers.of_shard(shard)
 
 
 def _map_group(function: Callable[[Batch], Any], group: list[tuple[int, list[Batch]]]) -> list[Any]:
-    return [function(block) for _, blocks in group for block in blocks]
+    with kept_memory.hold():
+        return [function(block) for _, blocks in group for block in blocks]
 
 
 def _first_blocks(

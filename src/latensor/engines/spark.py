@@ -14,8 +14,12 @@ import pickle
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
+from threading import Event
 from typing import Any, TypeVar
+from uuid import uuid4
 
 import numpy as np
 
@@ -34,6 +38,10 @@ A = TypeVar("A", bound=Folded)
 
 # Messages that come here without being merged before, and that a task merges.
 _FAN_IN = 8
+# Seconds between two looks at how far a job has come.
+_PAUSE = 0.2
+# What a job is called by in the thread that starts it.
+_JOB = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 _SCHEMA = "number int, value binary"
 
 
@@ -64,10 +72,7 @@ class SparkEngine:
         keep: bool = True,
         told: Callable[[int], object] | None = None,
     ) -> A:
-        """What `start` becomes over all units of a source, merged in a fixed order.
-
-        Spark tells nothing of a job before it ends: `told` is called once.
-        """
+        """What `start` becomes over all units of a source, merged in a fixed order."""
         empty, size = start.empty(), source.block
         frame = self._blocks(source, keep=keep)
 
@@ -85,9 +90,8 @@ class SparkEngine:
         while count > _FAN_IN:
             count = -(-count // _FAN_IN)
             found = _mapped(found.repartition(count, "number"), merge_partition)
-        nodes = joined(_received(empty, message) for message in self._collected(found))
-        if told is not None:
-            told(len(source.shards))
+        with self._watched(len(source.shards), told):
+            nodes = joined(_received(empty, message) for message in self._collected(found))
         leaves = [(index + 1) << level for level, index in nodes]
         return total(nodes, max(len(source.shards), *leaves, 0), empty)  # type: ignore[no-any-return]
 
@@ -215,6 +219,38 @@ class SparkEngine:
             self._kept[key_of(source)] = source, found
         return found
 
+    @contextmanager
+    def _watched(self, n_shards: int, told: Callable[[int], object] | None) -> Iterator[None]:
+        """Tells how many shards are done while a job runs, as Spark's status tracker sees it."""
+        if told is None:
+            yield
+            return
+        context, group, ended = self._session.sparkContext, f"latensor {uuid4()}", Event()
+        before = {name: context.getLocalProperty(name) for name in _JOB}
+        context.setJobGroup(group, before["spark.job.description"] or "latensor")
+
+        last = 0
+
+        def watch() -> None:
+            nonlocal last
+            while last < n_shards and not ended.wait(_PAUSE):
+                done = _tasks_done(context.statusTracker(), group, n_shards)
+                if done > last:
+                    last = done
+                    told(done)
+
+        with ThreadPoolExecutor(1) as pool:
+            watching = pool.submit(watch)
+            try:
+                yield
+            finally:
+                ended.set()
+                for name, value in before.items():
+                    context.setLocalProperty(name, value)
+            watching.result()
+        if last < n_shards:
+            told(n_shards)
+
     def _collected(self, frame: Any) -> Iterator[Any]:
         try:
             rows = frame.collect()
@@ -223,6 +259,17 @@ class SparkEngine:
         # Partitions in their order.
         for row in sorted(rows, key=lambda row: row["number"]):
             yield _checked(pickle.loads(bytes(row["value"])))
+
+
+def _tasks_done(tracker: Any, group: str, n_tasks: int) -> int:
+    """How many tasks of a stage of `n_tasks` are done, in the jobs of a group."""
+    stages = {
+        stage
+        for job in tracker.getJobIdsForGroup(group)
+        for stage in getattr(tracker.getJobInfo(job), "stageIds", ())
+    }
+    known = [tracker.getStageInfo(stage) for stage in stages]
+    return max((s.numCompletedTasks for s in known if s and s.numTasks == n_tasks), default=0)
 
 
 def _received(start: Any, messages: dict[tuple[int, int], Any]) -> Nodes:

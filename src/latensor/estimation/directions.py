@@ -8,6 +8,7 @@ import numpy as np
 from scipy.optimize import linear_sum_assignment
 
 from latensor.arrays import Array
+from latensor.exceptions import InvalidInputError
 
 # Eigenvalues of a correlation below this fraction of the largest are collinear columns.
 _COLLINEAR = 1e-10
@@ -23,11 +24,17 @@ def varying_directions(covariance: Any) -> tuple[Array, Array]:
     Returns
     -------
     W, L : (d, r) with W' covariance W = I and L W' the identity on what varies
+
+    Raises
+    ------
+    InvalidInputError, where nothing varies
     """
     spread = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    if not spread.any():
+        raise InvalidInputError("no feature of X varies: give samples that differ")
     scale = np.where(spread > 0, spread, 1.0)
     values, vectors = np.linalg.eigh(covariance / np.outer(scale, scale))
-    kept = values > _COLLINEAR * max(float(values[-1]), 1e-300)
+    kept = values > _COLLINEAR * values[-1]
     values, vectors = values[kept], vectors[:, kept]
     return vectors / np.sqrt(values) / scale[:, None], vectors * np.sqrt(values) * scale[:, None]
 

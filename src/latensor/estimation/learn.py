@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from typing import Generic
 
@@ -94,6 +95,7 @@ def _refined(
     given: State | None,
 ) -> Answer[State]:
     search = _search(run, family, answer, sample, model, effort)
+    loops = itertools.count(1)
     in_memory = search.fold if len(search.sample) == len(sample.units) else None
     refinement = Refinement(
         lambda start: run.fold("EM", start),
@@ -102,6 +104,7 @@ def _refined(
         sample.is_everything,
         effort.max_iter,
         effort.tol,
+        lambda: run.loop(f"EM {next(loops)}"),
     )
     start = Start(given, "given") if given is not None else _start(model, frame, search, answer)
     if not isinstance(effort.refine, str):
@@ -116,8 +119,9 @@ def _refined(
             if again.statistics.objective > refined.statistics.objective:
                 reached = _adopted(answer, other, again)
             reached = replace(reached, n_iter=refined.n_iter + again.n_iter)
+    reached = replace(reached, evidence={**answer.evidence, **start.evidence})
     more = model.evidence(frame, search, reached)
-    return replace(reached, evidence={**answer.evidence, **start.evidence, **more})
+    return replace(reached, evidence={**reached.evidence, **more})
 
 
 def _search(

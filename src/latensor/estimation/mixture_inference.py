@@ -10,24 +10,12 @@ from latensor.arrays import Array
 from latensor.estimation.samples import in_library_of
 
 
-class MixtureInference:
-    """Predictions and likelihoods of a mixture.
+class DensityInference:
+    """Likelihoods of samples.
 
-    A subclass gives `_joint_logs(X)`, samples in the library of the answers and the log of the
-    joint density (n, k) of every sample and component, and `_n_parameters()`.
+    A subclass gives `_log_likelihoods(X)`, samples in the library of the answers and the
+    log-likelihood (n,) of each, and `_n_parameters()`.
     """
-
-    def predict(self, X: object) -> Array:
-        """The most probable component of every sample, (n,) integers of NumPy."""
-        return np.argmax(self._joint_logs(X)[1], axis=1)
-
-    def predict_proba(self, X: object) -> Array:
-        """The probability (n, k) of every component given the sample."""
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
-        array, logs = self._joint_logs(X)
-        normalize_rows(logs, np.empty(0))
-        return in_library_of(logs, array)
 
     def score_samples(self, X: object) -> Array:
         """The log-likelihood (n,) of every sample."""
@@ -48,6 +36,32 @@ class MixtureInference:
         each = self._log_likelihoods(X)[1]
         return float(-2 * each.sum() + 2 * self._n_parameters())
 
+    def _log_likelihoods(self, X: object) -> tuple[Array, Any]:
+        raise NotImplementedError(f"{type(self).__name__} must give its log-likelihoods")
+
+    def _n_parameters(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} must count its parameters")
+
+
+class MixtureInference(DensityInference):
+    """Predictions and likelihoods of a mixture.
+
+    A subclass gives `_joint_logs(X)`, samples in the library of the answers and the log of the
+    joint density (n, k) of every sample and component, and `_n_parameters()`.
+    """
+
+    def predict(self, X: object) -> Array:
+        """The most probable component of every sample, (n,) integers of NumPy."""
+        return np.argmax(self._joint_logs(X)[1], axis=1)
+
+    def predict_proba(self, X: object) -> Array:
+        """The probability (n, k) of every component given the sample."""
+        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
+
+        array, logs = self._joint_logs(X)
+        normalize_rows(logs, np.empty(0))
+        return in_library_of(logs, array)
+
     def fit_predict(self, X: object, y: object = None, sample_weight: object = None) -> Array:
         """Learn the mixture and give the most probable component (n,) of every sample."""
         fitted: MixtureInference = self.fit(X, y, sample_weight)  # type: ignore[attr-defined]
@@ -63,6 +77,3 @@ class MixtureInference:
 
     def _joint_logs(self, X: object) -> tuple[Array, Any]:
         raise NotImplementedError(f"{type(self).__name__} must give its densities")
-
-    def _n_parameters(self) -> int:
-        raise NotImplementedError(f"{type(self).__name__} must count its parameters")

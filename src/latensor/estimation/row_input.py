@@ -13,7 +13,7 @@ from latensor.engines import engine_of
 from latensor.estimation.sample_source import as_batches, is_weighted_matrix
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
-from latensor.moments.batch import Batch, Kind
+from latensor.moments.batch import Batch, Kind, in_row_order
 from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
@@ -134,5 +134,6 @@ def read_new(estimator: Any, X: object) -> tuple[Array, Any]:
 
 def numbered(parts: tuple[Any, ...], weights: Any) -> Batch:
     """Units in memory, numbered from zero on; those of weight zero are left out."""
+    parts = tuple(in_row_order(part) for part in parts)
     batch = Batch(parts, weights, np.arange(len(weights), dtype=np.uint64))
     return batch if weights.all() else batch.take(np.flatnonzero(weights > 0))

@@ -14,7 +14,7 @@ from latensor.engines import Engine, LocalEngine
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Tree
-from latensor.refinement.em import Fold
+from latensor.refinement.em import Fold, Loop
 from latensor.refinement.family import Family
 from latensor.sources.shards import Source
 
@@ -60,27 +60,6 @@ class Counted(Folded):
 
     def received(self, message: Tree) -> Counted:
         return Counted(self.inner.received(message[0]), message[1])
-
-
-@dataclass(frozen=True, eq=False)
-class Loop:
-    """Passes of which only the last state is kept: what folds give may be as large as the model.
-
-    Attributes
-    ----------
-    run : Run, or None where nothing is kept
-    name : str
-    state : plain values and arrays that the loop has committed last; None at its beginning
-    """
-
-    run: Run | None = None
-    name: str = ""
-    state: Any = None
-
-    def commit(self, state: Tree) -> None:
-        """Keep a state from which the same bits follow."""
-        if self.run is not None:
-            self.run.commit(self.name, state)
 
 
 class Run:

@@ -128,6 +128,11 @@ class Batch:
         return Batch(parts, weights, np.concatenate([b.keys for b in batches]))
 
 
+def in_row_order(part: Any) -> Any:
+    """Numbers as they lie in memory after a journey: products of other strides have other bits."""
+    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
+
+
 def _stacked(parts: Sequence[Any]) -> Any:
     if isinstance(parts[0], Ragged):
         return Ragged.stacked(parts)

@@ -58,21 +58,22 @@ def total_weight(n_samples: int, weights: Any) -> float:
     return float(n_samples) if weights is None else float(weights.sum())
 
 
-def refuse_overflow(sums: Any, order: str) -> None:
+def refuse_overflow(sums: Any, order: str, name: str = "X") -> None:
     """An error where sums of products of samples are too large for floating point.
 
     Parameters
     ----------
     sums : array
     order : str, "second" or "third", of the moment
+    name : str, what the samples are
     """
     if not np.isfinite(sums).all():
         raise InvalidInputError(
-            f"the {order} moment of X overflows: give the samples in a smaller unit"
+            f"the {order} moment of {name} overflows: give the samples in a smaller unit"
         )
 
 
-def refuse_underflow(rows: Any, centre: Any, squares: Any) -> None:
+def refuse_underflow(rows: Any, centre: Any, squares: Any, name: str = "X") -> None:
     """An error where rows differ from a centre, but all their squares are below floating point.
 
     Parameters
@@ -80,6 +81,7 @@ def refuse_underflow(rows: Any, centre: Any, squares: Any) -> None:
     rows : (n, d), around the centre, or sparse
     centre : (d,)
     squares : (d,), their sums
+    name : str, what the rows are
     """
     if squares.max() >= np.finfo(np.float64).tiny:
         return
@@ -91,7 +93,7 @@ def refuse_underflow(rows: Any, centre: Any, squares: Any) -> None:
         varies = np.abs(rows).max(initial=0.0) > rounding
     if varies:
         raise InvalidInputError(
-            "the second moment of X underflows: give the samples in a larger unit"
+            f"the second moment of {name} underflows: give the samples in a larger unit"
         )
 
 

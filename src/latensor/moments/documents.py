@@ -13,9 +13,14 @@ from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
+import scipy.sparse
 
 from latensor.arrays.threads import inner_thread_count, run_tasks
 from latensor.moments.batch import Batch
+
+# Up to so many multiplications SciPy serves: 0.8 to 1.6 times the time of the compiled loop, within
+# three milliseconds, where compiling that takes half a second.
+_FEW_PRODUCTS = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -167,12 +172,27 @@ def sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, out: Any = None) -
 
     In the memory of `out` where that is given and fits.
     """
-    from latensor.moments._kernels import times_matrix
-
     matrix = np.ascontiguousarray(matrix)
     out = room_for((arrays[0].size - 1, matrix.shape[1]), matrix.dtype, out)
+    if arrays[2].size * matrix.shape[1] <= _FEW_PRODUCTS:
+        _by_rows(_times_small, arrays, matrix, out)
+        return out
+    from latensor.moments._kernels import times_matrix
+
     _by_rows(times_matrix, arrays, matrix, out)
     return out
+
+
+def _times_small(
+    indptr: Any, indices: Any, data: Any, first: int, last: int, matrix: Any, out: Any
+) -> None:
+    """What `times_matrix` computes, by SciPy: nothing to compile."""
+    entries = slice(indptr[first], indptr[last])
+    rows = scipy.sparse.csr_array(
+        (data[entries], indices[entries], indptr[first : last + 1] - indptr[first]),
+        shape=(last - first, matrix.shape[0]),
+    )
+    out[first:last] = rows @ matrix
 
 
 def add_sparse_product(arrays: tuple[Any, Any, Any], matrix: Any, out: Any) -> None:

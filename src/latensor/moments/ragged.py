@@ -72,10 +72,6 @@ class Ragged:
         each = np.repeat(weights, self.lengths)
         return each if self.is_whole else each * self.counted()
 
-    def with_rows(self, rows: Array) -> Ragged:
-        """The same units of other rows, as many."""
-        return Ragged(rows, self.lengths, self.lead, self.tail)
-
     def __getitem__(self, chosen: Any) -> Ragged:
         if isinstance(chosen, slice) and chosen.step in (None, 1):
             first, last, _ = chosen.indices(len(self))

@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
+from latensor.moments.batches import only_rounding, refuse_overflow, refuse_underflow
 from latensor.moments.sums import Sums
 from latensor.value_files import storable
 
@@ -32,19 +33,28 @@ class JointCovariance(Sums):
         both = np.column_stack([np.asarray(part, dtype=np.float64) for part in batch.parts])
         both -= self.centre
         weighted = both * batch.weights[:, None]
+        with np.errstate(over="ignore", invalid="ignore"):
+            second = weighted.T @ both
+        d = batch.parts[0].shape[1]
+        for name, part in (("X", slice(d)), ("y", slice(d, None))):
+            refuse_overflow(second[part, part], "second", name)
+            refuse_underflow(both[:, part], self.centre[part], np.diag(second)[part], name)
         return {
             "weight": batch.weight,
             "units": float(len(batch)),
             "first": weighted.sum(axis=0),
-            "second": weighted.T @ both,
+            "second": second,
         }
 
     def finalize(self) -> tuple[Array, Array]:
         """The mean (d + 1,) and the covariance (d + 1, d + 1)."""
         sums = self.seen()
         shift = sums["first"] / sums["weight"]
+        mean = self.centre + shift
         covariance = sums["second"] / sums["weight"] - np.outer(shift, shift)
-        return self.centre + shift, covariance
+        constant = only_rounding(mean, np.diag(covariance), int(sums["units"]))
+        covariance[constant] = covariance[:, constant] = 0.0
+        return mean, covariance
 
 
 def whitened(batch: Batch, centre: Any, whitener: Any, target: Any) -> tuple[Array, Array]:

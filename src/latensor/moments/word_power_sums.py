@@ -6,6 +6,7 @@ core; and slices T(I, I, d_j) along a few directions, which joint diagonalizatio
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -49,9 +50,10 @@ class WordPowerSums(WordTripleSums):
 
     _packed = _unpacked = _whole
 
-    def _same_words(self, words: Any, neighbours: Any) -> Any:
-        with one_blas_thread():
-            return 2 * (words.T @ (words * neighbours)) + neighbours.T @ (words * words)
+    def _same_words(self, words: Any, *neighbours: Any) -> Iterator[Any]:
+        for rows in neighbours:
+            with one_blas_thread():
+                yield 2 * (words.T @ (words * rows)) + rows.T @ (words * words)
 
     def _moment(self, halves: tuple[int, ...], products: Any) -> WordPowerMoments:
         return WordPowerMoments(**self._fields(halves), powers=products)
@@ -84,14 +86,15 @@ class WordSliceSums(WordTripleSums):
 
     _packed = _unpacked = _whole
 
-    def _same_words(self, words: Any, neighbours: Any) -> Any:
-        found = np.empty(self._shape())
-        with one_blas_thread():
-            along, across = (words @ self.directions).T, (neighbours @ self.directions).T
-            for place in range(len(found)):
-                mixed = words.T @ (neighbours * along[place][:, None])
-                found[place] = words.T @ (words * across[place][:, None]) + mixed + mixed.T
-        return found
+    def _same_words(self, words: Any, *neighbours: Any) -> Iterator[Any]:
+        for rows in neighbours:
+            found = np.empty(self._shape())
+            with one_blas_thread():
+                along, across = (words @ self.directions).T, (rows @ self.directions).T
+                for place in range(len(found)):
+                    mixed = words.T @ (rows * along[place][:, None])
+                    found[place] = words.T @ (words * across[place][:, None]) + mixed + mixed.T
+            yield found
 
     def _moment(self, halves: tuple[int, ...], products: Any) -> WordSlices:
         return WordSlices(**self._fields(halves), slices=np.moveaxis(products, 0, -1))

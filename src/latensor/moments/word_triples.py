@@ -8,7 +8,9 @@ see: a sample of the words shows it.
 
 from __future__ import annotations
 
+import functools
 import itertools
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -27,8 +29,10 @@ from latensor.moments.words import (
 )
 from latensor.value_files import storable
 
-# Rows of projected documents whose products are summed at once: they stay in the cache.
+# Rows whose products are summed at once, for so many slices: they stay in the cache, and matrices
+# are large enough for BLAS (three quarters of the time of one slice at a time at r = 50).
 _ROWS = 2048
+_SLICES = 4
 
 
 @dataclass(frozen=True)
@@ -117,29 +121,34 @@ class WordTripleSums(WordPairSums):
         """The same sums without triples that repeat a word, along the basis."""
         if self.sums is None or self.is_closed:
             return self
-        halves = [self._closed_half(half) for half in range(2)]
-        first, second, rows, products = (np.stack(v) for v in zip(*halves, strict=True))
+        first, second, rows = (
+            np.stack(v) for v in zip(*map(self._closed_half, range(2)), strict=True)
+        )
+        repeated = self._same_words(*self._neighbours((0,), (1,)))
+        products = [
+            self._packed(self._whole(total) - same)
+            for total, same in zip(self.sums["products"], repeated, strict=True)
+        ]
         return replace(
             self,
             sums={
                 "first": first,
                 "second": second,
                 "rows": rows,
-                "products": products,
+                "products": np.stack(products).astype(self._sent),
                 "weights": self.sums["weights"],
                 "squares": self.sums["squares"],
             },
         )
 
-    def _closed_half(self, half: int) -> tuple[Any, Any, Any, Any]:
+    def _closed_half(self, half: int) -> tuple[Any, Any, Any]:
         sums = self._sum((half,))[:, : self._width()]
         words = self.scale[:, None] * self.basis
         with one_blas_thread():
             first = self.basis.T @ (self.scale * sums[:, 0])
             second = words.T @ (sums[:, 2:] - sums[:, 1:2] * words)
         kept = sums if self.rows is None else sums[self.rows.index]
-        products = self._packed(self._products((half,)))
-        return first, upper_triangle(second), kept.astype(self._sent), products.astype(self._sent)
+        return first, upper_triangle(second), kept.astype(self._sent)
 
     def core(self, halves: tuple[int, ...] = (0, 1)) -> WordCore:
         if not self.is_closed:
@@ -199,7 +208,8 @@ class WordTripleSums(WordPairSums):
         total = self.seen()["products"][list(halves)].sum(axis=0, dtype=np.float64)
         if self.is_closed:
             return self._unpacked(total)
-        return self._whole(total) - self._same_words(*self._neighbours(halves))
+        [same] = self._same_words(*self._neighbours(halves))
+        return self._whole(total) - same
 
     def _packed(self, products: Any) -> Any:
         """Sums of products without what symmetry repeats."""
@@ -212,45 +222,56 @@ class WordTripleSums(WordPairSums):
     def _whole(self, products: Any) -> Any:
         return _from_half(products)
 
-    def _same_words(self, words: Any, neighbours: Any) -> Any:
-        """Sums over triples that repeat a word, from rows w, h (V, r) of `_neighbours`."""
-        found = np.zeros(self._shape())
-        add_cubes(words, words, neighbours, found)
-        found = _from_half(found)
-        return found + found.transpose(0, 2, 1) + found.transpose(2, 1, 0)
+    def _same_words(self, words: Any, *neighbours: Any) -> Iterator[Any]:
+        """Sums over triples that repeat a word, from w and every h of `_neighbours`."""
+        shape = self._shape()
+        found = np.zeros((shape[0], shape[1], len(neighbours) * shape[2]))
+        add_cubes(words, words, np.hstack(neighbours), found)
+        for part in np.split(_from_half(found), len(neighbours), axis=2):
+            yield part + part.transpose(0, 2, 1) + part.transpose(2, 1, 0)
 
-    def _neighbours(self, halves: tuple[int, ...]) -> tuple[Any, Any]:
-        """Rows w, h (V, r) such that triples with a repeated word sum to three placements.
+    def _neighbours(self, *choices: tuple[int, ...]) -> list[Any]:
+        """Rows w (m, r), and h (m, r) for every choice of halves, of the m words that occur.
 
-        With g the projected neighbours of a word and t its count, - sym3(w, w, g) + 2 t w^(x)3 is
-        minus the three placements of (w, w, h), h = g - 2/3 t w.
+        Triples with a repeated word sum to three placements: with g the projected neighbours of a
+        word and t its count, - sym3(w, w, g) + 2 t w^(x)3 is minus the placements of (w, w, h),
+        h = g - 2/3 t w.
         """
-        sums, width = self._sum(halves), self._width()
-        words = self.scale[:, None] * self.basis
-        if sums.shape[1] == width:
-            # Nothing was seen.
-            return words, np.zeros_like(words)
-        neighbours = sums[:, width + 1 :] - (2 / 3) * sums[:, width : width + 1] * words
-        if self.single:
-            words, neighbours = words.astype(np.float32), neighbours.astype(np.float32)
-        return words, neighbours
+        width = self._width()
+        sums = [self._sum(halves) for halves in choices]
+        # Nothing was seen of a half without sums of triples.
+        counts = [s[:, width] if s.shape[1] > width else np.zeros(len(s)) for s in sums]
+        seen = np.flatnonzero(sum(counts) > 0)
+        words = self.scale[seen, None] * self.basis[seen]
+        kind = np.float32 if self.single else words.dtype
+        found = [
+            s[seen, width + 1 :] - (2 / 3) * c[seen, None] * words
+            if s.shape[1] > width
+            else np.zeros_like(words)
+            for s, c in zip(sums, counts, strict=True)
+        ]
+        return [rows.astype(kind, copy=False) for rows in (words, *found)]
 
     def _triple_weight(self, halves: tuple[int, ...]) -> float:
         return float(or_one(self.seen()["weights"][list(halves), 2].sum()))
 
 
 def add_cubes(first: Any, second: Any, third: Any, out: Any) -> None:
-    """Add sum_i a_i (x) b_i (x) c_i to out, for slices a <= b only, where a and b are alike."""
+    """Add sum_i a_i (x) b_i (x) c_i to out, at least for slices a <= b, where a and b are alike."""
     # Products run along the rows, of which there are many more than columns.
     a, b = np.ascontiguousarray(first.T), np.ascontiguousarray(second.T)
 
     def add(index: int) -> None:
+        slices = slice(index, index + _SLICES)
+        place = out[slices, index:]
         for start in range(0, len(third), _ROWS):
             rows = slice(start, start + _ROWS)
-            out[index, index:] += (a[index, rows] * b[index:, rows]) @ third[rows]
+            products = a[slices, None, rows] * b[index:, rows]
+            found = products.reshape(-1, products.shape[-1]) @ third[rows]
+            place += found.reshape(place.shape)
 
     with one_blas_thread():
-        run_tasks(add, [(index,) for index in range(len(a))], inner_thread_count())
+        run_tasks(add, [(index,) for index in range(0, len(a), _SLICES)], inner_thread_count())
 
 
 def _from_half(cube: Any) -> Any:
@@ -261,6 +282,7 @@ def _from_half(cube: Any) -> Any:
     return whole
 
 
+@functools.lru_cache(maxsize=1)
 def _triples(size: int) -> tuple[Array, Array, Array, Array]:
     """Indices i <= j <= l of a cube, and where in this order every entry (size,) * 3 is found."""
     grid = np.indices((size, size, size), dtype=np.int32)

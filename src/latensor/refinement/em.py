@@ -8,13 +8,14 @@ EM over all data, at a few passes instead of hundreds.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Generic
+from dataclasses import dataclass, replace
+from typing import Any, Generic, Protocol
 
 import numpy as np
 
 from latensor.moments.sums import plus, times
 from latensor.refinement.family import Family, State, Statistics
+from latensor.value_files import storable
 
 # A pass over units: what a fold makes of an empty accumulator.
 Fold = Callable[[Statistics[State]], Statistics[State]]
@@ -36,6 +37,34 @@ _NOT_WORTH = 0.025
 # A round may promise so many times what is expected, and what it promises may be so many times
 # what it keeps: five overlapping states of a chain (400,000 rows) were promised 8e-2 of 2e-5.
 _BELIEVED = 4.0
+
+
+class Keeper(Protocol):
+    """Where the states of loops are kept."""
+
+    def commit(self, name: str, state: Any) -> None:
+        """Keep the state of a loop in place of the folds that have led to it."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loop:
+    """Passes of which only the last state is kept: what folds give may be as large as the model.
+
+    Attributes
+    ----------
+    keeper : Keeper, or None where nothing is kept
+    name : str
+    state : plain values and arrays that the loop has committed last; None at its beginning
+    """
+
+    keeper: Keeper | None = None
+    name: str = ""
+    state: Any = None
+
+    def commit(self, state: Any) -> None:
+        """Keep a state from which the same bits follow."""
+        if self.keeper is not None:
+            self.keeper.commit(self.name, state)
 
 
 @dataclass(frozen=True)
@@ -76,6 +105,7 @@ def em(
     offset: dict[str, Any] | None = None,
     factor: float = 1.0,
     most: float = np.inf,
+    loop: Loop | None = None,
 ) -> Reached[State]:
     """Raise a likelihood by steps of EM, extrapolated where they are slow (SQUAREM).
 
@@ -96,10 +126,18 @@ def em(
         is then factor * log-likelihood + complete(offset, state), and steps stay within half a
         packed unit of the start
     most : float, a gain beyond which the objective is not believed
+    loop : where the state after every pass is kept, and taken up again
     """
+    loop = loop or Loop()
     origin = family.pack(state)
-    last_gain, log_likelihood, longest = np.inf, -np.inf, family.first_stretch
-    history: list[float] = []
+    state, log_likelihood, last_gain, longest, known = loop.state or (
+        state,
+        -np.inf,
+        np.inf,
+        family.first_stretch,
+        (),
+    )
+    history: list[float] = list(known)
 
     def step(at: State) -> tuple[State, float]:
         found = fold(Statistics(family, at, prepared))
@@ -130,6 +168,8 @@ def em(
         return gain * max(1.0, rate / (1 - rate)) < tol
 
     while len(history) < max_iter:
+        if history:
+            loop.commit((state, log_likelihood, last_gain, longest, tuple(history)))
         first, value = step(state)
         if is_far(first):
             return reached(False)
@@ -213,6 +253,30 @@ class Refined(Generic[State]):
         return self.statistics.state
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class _Rounds(Generic[State]):
+    """Where rounds of corrected EM have come to.
+
+    Attributes
+    ----------
+    state, sums : parameters, and the statistics of all data there
+    n_iter : int, passes
+    history : log-likelihoods per sample
+    gain : float, of the last round; None before the first
+    number : int, rounds
+    ended : "converged", or "sample" where the sample leads no further; else empty
+    """
+
+    state: State
+    sums: Any
+    n_iter: int
+    history: tuple[float, ...]
+    gain: float | None = None
+    number: int = 0
+    ended: str = ""
+
+
 @dataclass(frozen=True)
 class Refinement(Generic[State]):
     """How a likelihood is raised over all data.
@@ -225,6 +289,7 @@ class Refinement(Generic[State]):
     sample_is_everything : bool
     max_iter : int, passes of one run of EM
     tol : float, what all steps to come may gain, in log-likelihood per sample
+    loop : begins the next loop of passes over all units
     """
 
     fold: Fold[State]
@@ -233,10 +298,19 @@ class Refinement(Generic[State]):
     sample_is_everything: bool
     max_iter: int
     tol: float
+    loop: Callable[[], Loop] = Loop
 
     def plain(self, state: State, n_steps: int) -> Refined[State]:
         """A given number of plain passes over all data."""
-        reached = em(self.fold, self.family, state, max_iter=n_steps, tol=-np.inf, accelerate=False)
+        reached = em(
+            self.fold,
+            self.family,
+            state,
+            max_iter=n_steps,
+            tol=-np.inf,
+            accelerate=False,
+            loop=self.loop(),
+        )
         return Refined(self._at(reached.state), n_steps, False, reached.history)
 
     def converge(self, state: State) -> Refined[State]:
@@ -249,28 +323,63 @@ class Refinement(Generic[State]):
             tol=self.tol,
             prepared=True,
         )
-        at, n_iter, history = self._at(reached.state), reached.n_iter, reached.history
         if self.sample_is_everything:
-            return Refined(at, n_iter, reached.converged, history)
-        tol = max(self.tol, _NOT_WORTH / at.weight)
-        gain: float | None = None
-        for _ in range(_ROUNDS):
-            reached = self._corrected(at, tol / 10, gain)
-            found = self._at(reached.state)
-            n_iter += reached.n_iter + 2
-            gain = found.objective - at.objective
-            if gain >= 0:
-                at, history = found, (*history, found.objective)
-            if reached.gain > tol and gain < reached.gain / _BELIEVED:
-                break
-            if gain < tol and reached.converged:
-                return Refined(at, n_iter, True, history)
-            if gain < tol:
-                break
+            return Refined(
+                self._at(reached.state), reached.n_iter, reached.converged, reached.history
+            )
+        found = self._rounds(reached)
+        if found.ended == "converged":
+            return Refined(self._known(found), found.n_iter, True, found.history)
         # The sample does not see the slowest directions: only all data do.
-        reached = em(self.fold, self.family, at.state, max_iter=self.max_iter, tol=tol / 10)
-        history = (*history, *reached.history)
-        return Refined(self._at(reached.state), n_iter + reached.n_iter, reached.converged, history)
+        reached = em(
+            self.fold,
+            self.family,
+            found.state,
+            max_iter=self.max_iter,
+            tol=self._tolerance(found.sums["weight"]) / 10,
+            loop=self.loop(),
+        )
+        return Refined(
+            self._at(reached.state),
+            found.n_iter + reached.n_iter,
+            reached.converged,
+            (*found.history, *reached.history),
+        )
+
+    def _rounds(self, reached: Reached[State]) -> _Rounds[State]:
+        """EM on the sample, corrected by all data until it gains no more."""
+        loop = self.loop()
+        now: _Rounds[State] | None = loop.state
+        if now is None:
+            sums = self._at(reached.state).seen()
+            now = _Rounds(reached.state, sums, reached.n_iter, reached.history)
+        while now.number < _ROUNDS and not now.ended:
+            loop.commit(now)
+            now = self._next_round(now)
+        loop.commit(now)
+        return now
+
+    def _next_round(self, now: _Rounds[State]) -> _Rounds[State]:
+        at = self._known(now)
+        tol = self._tolerance(at.weight)
+        reached = self._corrected(at, tol / 10, now.gain)
+        found = self._at(reached.state)
+        gain = found.objective - at.objective
+        now = replace(now, n_iter=now.n_iter + reached.n_iter + 2, gain=gain, number=now.number + 1)
+        if gain >= 0:
+            history = (*now.history, found.objective)
+            now = replace(now, state=reached.state, sums=found.seen(), history=history)
+        broken = reached.gain > tol and gain < reached.gain / _BELIEVED
+        if broken or gain < tol:
+            converged = not broken and reached.converged
+            now = replace(now, ended="converged" if converged else "sample")
+        return now
+
+    def _tolerance(self, weight: float) -> float:
+        return max(self.tol, _NOT_WORTH / weight)
+
+    def _known(self, now: _Rounds[State]) -> Statistics[State]:
+        return replace(Statistics(self.family, now.state), sums=now.sums)
 
     def corrected(self, at: Statistics[State], tol: float) -> tuple[State, int]:
         """The optimum near a state, from the statistics of all data there and the sample.

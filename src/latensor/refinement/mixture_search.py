@@ -7,9 +7,11 @@ components are split and others merged as long as that raises the likelihood.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
+from scipy.optimize import linear_sum_assignment
+from scipy.special import logsumexp
 
 from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import DIAG, SPHERICAL, TIED, cholesky
@@ -27,6 +29,9 @@ from latensor.refinement.mixture_starts import (
     shells,
 )
 
+# An optimum is another one where it puts this fraction of the rows elsewhere, and as good where it
+# is behind by fewer standard errors.
+ANOTHER, ERRORS = 0.1, 2.0
 # Passes of every start and of the better half.
 _FIRST_PASSES, _SECOND_PASSES = 5, 10
 # Shells help nested components, of which there are few.
@@ -48,6 +53,7 @@ class Search(Generic[State]):
     start : str, the name of the start that won
     values : dict of the log-likelihoods per row that the starts reached after the first passes
     n_moves : int, split and merge moves that were accepted
+    alternative : another optimum that the sample makes nearly as likely; None where none was met
     """
 
     state: State
@@ -55,6 +61,7 @@ class Search(Generic[State]):
     start: str
     values: dict[str, float]
     n_moves: int
+    alternative: State | None = None
 
 
 def starts_of(
@@ -122,6 +129,7 @@ def search(
     starts: dict[str, State],
     move: bool = True,
     n_passes: int = _SECOND_PASSES,
+    alternatives: bool = False,
 ) -> Search[State]:
     """The best of several starts by successive halving, then split and merge moves.
 
@@ -131,6 +139,7 @@ def search(
     starts : states by name
     move : bool, whether to split and merge, which Gaussian families can
     n_passes : int, of the better half; more than a few are accelerated
+    alternatives : bool, whether to look for another optimum that is nearly as likely
     """
     count = len(next(iter(starts.values())).weights)  # type: ignore[attr-defined]
     weight = float(sample.weights.sum())
@@ -158,4 +167,52 @@ def search(
     n_moves = 0
     if move:
         state, value, n_moves = split_and_merge(family, sample, state)  # type: ignore
-    return Search(state, value, best, values, n_moves)
+    ranked = sorted(tried, key=rank) if alternatives else []
+    others = [tried[name][0] for name in ranked if name != best]
+    return Search(state, value, best, values, n_moves, _alternative(family, sample, state, others))
+
+
+def _alternative(
+    family: Family[State], sample: Batch, state: State, others: list[State]
+) -> State | None:
+    """The first of other states that EM brings near to one and leaves another."""
+    weight = float(sample.weights.sum())
+
+    def is_near(other: State, errors: float) -> bool:
+        found = compared(family, sample, state, other)
+        return found.fraction > ANOTHER and found.errors < errors
+
+    for other in others:
+        # EM has not ended yet: twice as far behind as makes a difference.
+        if is_near(other, 2 * ERRORS):
+            alternative = passes(family, sample, other, 3 * _SECOND_PASSES, accelerate=True)[0]
+            if is_near(alternative, ERRORS) and not family.collapsed(alternative, weight).any():
+                return alternative
+    return None
+
+
+class Comparison(NamedTuple):
+    """How far a mixture is ahead of another one.
+
+    Attributes
+    ----------
+    errors : float, gain in log-likelihood over its standard error (Vuong 1989)
+    fraction : float, of the rows that the other one puts into other components, matched as well as
+        can be
+    """
+
+    errors: float
+    fraction: float
+
+
+def compared(family: Family[State], sample: Batch, state: State, other: State) -> Comparison:
+    """Two states by what they say about prepared rows."""
+    weights = sample.weights
+    joint = [family.log_density(each, sample) for each in (state, other)]
+    counts = np.zeros((joint[0].shape[1], joint[1].shape[1]))
+    np.add.at(counts, tuple(logs.argmax(axis=1) for logs in joint), weights)
+    kept = counts[linear_sum_assignment(-counts)].sum() / weights.sum()
+    gains = logsumexp(joint[0], axis=1) - logsumexp(joint[1], axis=1)
+    total = float(weights @ gains)
+    error = np.sqrt(weights @ (gains - total / weights.sum()) ** 2)
+    return Comparison(total / max(float(error), np.finfo(float).tiny), 1 - float(kept))

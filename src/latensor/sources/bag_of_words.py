@@ -18,6 +18,8 @@ from latensor.sources.stream import Block, TextFile
 from latensor.sources.vocabulary import check_length
 
 _LARGEST = np.iinfo(np.int32).max
+# Documents and words for which memory is taken whatever the file holds.
+_ALWAYS = 1 << 20
 
 
 class _Header(NamedTuple):
@@ -234,4 +236,13 @@ def _read_header(file: TextFile) -> tuple[_Header, int]:
                 raise file.error(line, f"says that there are no {names[len(numbers)]}")
             numbers.append(number)
         line += 1
-    return _Header(*numbers), line
+    header = _Header(*numbers)
+    # An entry takes six bytes at least: of more documents than bytes, most would be empty.
+    limit = max(_ALWAYS, 6 * header.n_entries)
+    for number, name in zip(header[:2], names[:2], strict=True):
+        if number > limit:
+            raise InvalidInputError(
+                f"{file.name} says that it has {number:,} {name}, but only {header.n_entries:,} "
+                "entries: its header (the first three lines) is wrong"
+            )
+    return header, line

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import is_array, to_host
+from latensor.arrays import is_array, read_numpy, to_host
 from latensor.exceptions import InvalidInputError
 
 
@@ -33,7 +33,7 @@ def read_graph(given: Any) -> tuple[Any, list[Any] | None]:
                 "per node"
             )
         return _checked(scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))), names
-    array = np.asarray(to_host(given) if is_array(given) else given)
+    array = np.asarray(to_host(given)) if is_array(given) else read_numpy(given, "adjacency")
     if array.dtype.kind == "O":
         array = array.astype(np.float64)
     if array.dtype.kind == "c":

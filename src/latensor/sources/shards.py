@@ -12,7 +12,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
-from latensor.moments.batch import Batch, Kind, mixed
+from latensor.moments.batch import Batch, Kind, in_row_order, mixed
 
 # Numbers of units: worker, shard, position. 2^40 units in a shard, 2^12 shards of a worker.
 _POSITIONS = 40
@@ -132,9 +132,7 @@ class Source:
             if found is None:
                 continue
             parts, weights = found
-            if self.partitioned:
-                # As it would be if it had travelled: products of other strides have other bits.
-                parts = tuple(_in_order(part) for part in parts)
+            parts = tuple(in_row_order(part) for part in parts)
             if self.copies:
                 parts, weights = tuple(p.copy() for p in parts), weights.copy()
             keys = _first_key(self.salt) + np.arange(number, number + len(weights), dtype=np.uint64)
@@ -219,10 +217,6 @@ class Source:
     def salted(self, salt: int) -> Source:
         """The same units with the numbers of another worker."""
         return replace(self, salt=salt)
-
-
-def _in_order(part: Any) -> Any:
-    return np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part
 
 
 @contextmanager

@@ -153,12 +153,6 @@ class Tree:
                 found[np.packbits(side ^ side[0]).tobytes()] = v
         return found
 
-    def path_signs(self) -> Array:
-        """(pairs, N) bool, whether the edge above a node lies between two observed nodes i < j."""
-        below = self.below()
-        i, j = np.triu_indices(self.n_observed, 1)
-        return (below[:, i] ^ below[:, j]).T
-
 
 def robinson_foulds(one: Tree, other: Tree) -> float:
     """How much two trees over the same observed nodes differ, between 0 and 1.

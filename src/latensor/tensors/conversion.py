@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 import scipy.sparse
+from numpy.lib.npyio import NpzFile
 
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -18,7 +19,7 @@ def as_contractible(tensor: Any, name: str = "tensor") -> Contractible:
     Parameters
     ----------
     tensor : dense array of any library, nested lists, SciPy or PyData sparse array, TensorLy or
-        pyttb object, or a latensor tensor (returned as it is)
+        pyttb object, an open .npz archive, or a latensor tensor (returned as it is)
     name : str, what error messages call it
     """
     if is_contractible(tensor):
@@ -37,7 +38,24 @@ def as_contractible(tensor: Any, name: str = "tensor") -> Contractible:
 
         converted = from_tensorly(tensor) if origin == "tensorly" else from_pyttb(tensor)
         return as_contractible(converted, name)
+    if isinstance(tensor, NpzFile):
+        tensor, _ = read_archive(tensor, name)
     return DenseTensor(tensor, name)
+
+
+def read_archive(archive: Any, name: str = "tensor") -> tuple[Any, dict[str, Any]]:
+    """The tensor in an .npz archive, the only array of numbers of largest order, and the others."""
+    arrays = {key: archive[key] for key in archive}
+    orders = {key: array.ndim for key, array in arrays.items() if array.dtype.kind in "iufc"}
+    largest = max(orders.values(), default=0)
+    chosen = [key for key, order in orders.items() if order == largest]
+    if largest == 0 or len(chosen) > 1:
+        listed = ", ".join(f"{key} {array.shape}" for key, array in arrays.items()) or "none"
+        raise InvalidInputError(
+            f"{name} is an archive of the arrays {listed}: give the one that is the tensor, such "
+            f"as {name}[{(chosen or ['x'])[0]!r}]"
+        )
+    return arrays.pop(chosen[0]), arrays
 
 
 def is_contractible(tensor: object) -> bool:

@@ -105,6 +105,7 @@ def test_planted_memberships_are_found(n, k, alpha0, degree, most):
         assert (np.diff(found.membership_.sum(axis=0)) <= 1e-6).all()
 
 
+@pytest.mark.slow
 def test_the_error_falls_like_the_root_of_the_edges():
     errors = []
     for n, degree in ((1000, 40), (4000, 160)):

@@ -124,7 +124,7 @@ def test_fits_are_valid_ordered_repeatable_and_picklable(model, data, settings):
     assert ours.n_iter_ == len(ours.history_) > 0
     assert ours.certificate_.verdict in ("stable", "uncertain")
     assert "states" in str(ours.certificate_)
-    assert ours.certificate_.as_dictionary()["n_rows"] == len(data.X)
+    assert ours.certificate_.to_dict()["n_rows"] == len(data.X)
 
 
 @pytest.mark.parametrize("model, data, settings", CASES[:3], ids=IDS[:3])
@@ -405,3 +405,42 @@ def test_samplers_hold_what_they_promise():
 def test_samplers_refuse_what_makes_no_sense(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def autoregression(rng):
+    rows = rng.standard_normal((1500, 2))
+    for t in range(1, len(rows)):
+        rows[t] += 0.9 * rows[t - 1]
+    return rows
+
+
+DEPENDENT = {
+    "random walk": lambda rng: np.cumsum(rng.standard_normal((1500, 2)), axis=0),
+    "autoregression": autoregression,
+    "every row four times": lambda rng: np.repeat(rng.standard_normal((400, 2)), 4, axis=0),
+    "symbols four times": lambda rng: np.repeat(rng.integers(6, size=600), 4)[:, None],
+}
+
+
+@pytest.mark.parametrize("name", DEPENDENT)
+@pytest.mark.parametrize("k", [1, 2, 5])
+def test_states_of_sequences_without_states_are_never_called_stable(name, k):
+    rows = DEPENDENT[name](np.random.default_rng(1))
+    model = CategoricalHMM if rows.dtype.kind == "i" else GaussianHMM
+    certificate = model(k, random_state=0).fit(rows).certificate_
+    assert certificate.dependence > 0.3
+    assert certificate.verdict != "stable"
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_rows_of_a_right_model_are_independent_given_the_states(seed):
+    points = make_gaussian_hmm(3000, 2, 3, separation=4.0, random_state=seed)
+    holes = points.X.copy()
+    holes[np.random.default_rng(seed).random(holes.shape) < 0.1] = np.nan
+    symbols = make_hmm(5000, 6, 2, n_sequences=9, random_state=seed)
+    for model, rows, lengths in (
+        (GaussianHMM(3, random_state=0), points.X, points.lengths),
+        (GaussianHMM(3, "full", random_state=0), holes, points.lengths),
+        (CategoricalHMM(2, random_state=0), symbols.X, symbols.lengths),
+    ):
+        assert model.fit(rows, lengths).certificate_.dependence < 0.02

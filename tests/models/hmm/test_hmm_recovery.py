@@ -12,6 +12,7 @@ from latensor.models.hmm.gaussian_states import gaussian_of
 from latensor.models.hmm.moment_starts import moment_starts
 from latensor.models.hmm.subspace import find_subspace
 from latensor.moments.sequences import Pairs, Windows
+from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
 from latensor.refinement.hmm.chain import log_likelihood, sequence_log_likelihoods
 from sequence_examples import (
@@ -70,6 +71,7 @@ def test_population_moments_of_points_give_the_parameters_back(seed, kind):
         covariances[:] = covariances[0]
     elif kind == "spherical":
         covariances = rng.uniform(0.2, 1.0, k)[:, None, None] * np.eye(p)
+    plain = GaussianFamily.scaled(kind, np.zeros(p), np.ones(p), 0.0)
     second = covariances + np.einsum("ja,jb->jab", means, means)
     if kind in ("spherical", "diag"):
         observed = np.hstack([means, np.einsum("jaa->ja", second)])
@@ -82,7 +84,7 @@ def test_population_moments_of_points_give_the_parameters_back(seed, kind):
         lambda features: population_windows(transmat, cells, features, observed),
         "auto",
         "auto",
-        lambda states, symbols, noise: gaussian_of(states, p, kind, 0.0, noise),
+        lambda states, symbols, noise: gaussian_of(states, plain, noise),
         rng,
     ):
         order = match(start.chain.emission.means, means)
@@ -238,10 +240,8 @@ def test_more_states_than_dimensions():
 
 
 def test_the_number_of_states_is_found_and_says_why():
-    for seed in range(3):
-        data = make_hmm(50_000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=seed)
-        model = CategoricalHMM("auto", refine=0, random_state=0).fit(data.X)
-        assert model.n_components_ == 3
+    data = make_hmm(50_000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=0)
+    assert CategoricalHMM("auto", refine=0, random_state=0).fit(data.X).n_components_ == 3
     noise = np.random.default_rng(0).integers(0, 6, 20_000)
     assert CategoricalHMM("auto", refine=0).fit(noise).n_components_ == 1
     points = make_gaussian_hmm(

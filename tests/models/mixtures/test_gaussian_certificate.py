@@ -55,3 +55,49 @@ def test_planted_components_are_stable_and_one_more_is_not(kind):
         for k in (3, 4)
     ]
     assert [model.certificate_.verdict == "stable" for model in fitted] == [True, False]
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+@pytest.mark.parametrize("n, copies", [(150, 4), (10, 4), (300, 2)])
+def test_rows_that_are_all_repeated_count_once(kind, n, copies):
+    rows = np.random.default_rng(1).standard_normal((n, 3))
+    once = lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows)
+    again = np.repeat(rows, copies, axis=0)
+    found = lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(again)
+    weighted = lt.GaussianMixture(2, covariance_type=kind, random_state=0)
+    weighted.fit(rows, sample_weight=np.full(n, float(copies)))
+    for model in (once, found, weighted):
+        assert model.certificate_.verdict != "stable"
+        assert model.certificate_.asked == pytest.approx(once.certificate_.asked)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_another_cut_of_a_cube_that_was_met_is_told(seed):
+    rows = np.random.default_rng(seed).random((600, 3))
+    certificate = (
+        lt.GaussianMixture(2, covariance_type="diag", random_state=0).fit(rows).certificate_
+    )
+    assert certificate.ahead < 2
+    assert certificate.moved > 0.1
+    assert certificate.verdict != "stable"
+    assert "another optimum" in str(certificate)
+
+
+def test_an_optimum_beside_another_one(rng):
+    from latensor.moments.batch import Batch
+    from latensor.refinement.families.gaussian import GaussianFamily
+    from latensor.refinement.families.gaussian_densities import MixtureState
+    from latensor.refinement.mixture_search import compared
+
+    rows = np.r_[rng.standard_normal((500, 2)) - 4, rng.standard_normal((500, 2)) + 4]
+    family = GaussianFamily.scaled("spherical", np.zeros(2), np.ones(2), 0.0)
+    points = family.prepare(Batch((rows,), np.ones(1000), np.arange(1000, dtype=np.uint64)))
+    right = MixtureState(np.ones(2) / 2, np.array([[-4.0, -4], [4, 4]]), np.ones(2))
+    swapped = MixtureState(right.weights, right.means[::-1], right.covariances)
+    wrong = MixtureState(right.weights, right.means * [1, -1], 9 * right.covariances)
+    assert compared(family, points, right, swapped) == (0.0, 0.0)
+    ahead, moved = compared(family, points, right, wrong)
+    assert ahead > 10
+    assert 0.4 < moved < 0.6
+    assert compared(family, points, wrong, right)[0] == pytest.approx(-ahead)

@@ -240,6 +240,7 @@ def test_long_sources_are_refined_over_all_rows():
     assert largest_error(planted, model) < 1.2 * largest_error(planted, whole) + 0.005
 
 
+@pytest.mark.slow
 def test_the_number_of_components_is_found():
     planted = make_regressions(1500, 4, 3, noise=0.1, random_state=5)
     model = lt.MixtureOfRegressions("auto", random_state=0).fit(planted.X, planted.y)

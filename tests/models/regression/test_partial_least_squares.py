@@ -81,3 +81,15 @@ def test_bad_input():
         lt.CPPLS(1).fit(X, Y).predict(X.transpose(0, 2, 1))
     with pytest.raises(lt.InvalidInputError, match="n_components"):
         lt.CPPLS(0).fit(X, Y)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e200])
+def test_any_unit_gives_the_same_components(scale):
+    rng = np.random.default_rng(0)
+    X, y = rng.standard_normal((30, 4, 3)), rng.standard_normal(30)
+    plain, other = lt.CPPLS(2).fit(X, y), lt.CPPLS(2).fit(scale * X, y)
+    np.testing.assert_allclose(other.coef_ * scale, plain.coef_, rtol=1e-8)
+    np.testing.assert_allclose(other.predict(scale * X), plain.predict(X), rtol=1e-8)
+    np.testing.assert_allclose(lt.CPPLS(2).fit(X, scale * y).coef_ / scale, plain.coef_, rtol=1e-8)
+    with pytest.raises(lt.InvalidInputError, match=r"coefficients of y.*overflow"):
+        lt.CPPLS(2).fit(1e-200 * X, 1e200 * y)

@@ -11,7 +11,7 @@ import latensor as lt
 from latensor.models.regression.class_path import leave_one_out
 from latensor.models.regression.design import regression_of_rows
 from latensor.models.regression.losses import ClassLoss
-from latensor.models.regression.solve import Ridge, minimize
+from latensor.models.regression.solve import Ridge, evaluated, minimize
 from latensor.models.regression.starts import cp_starts
 
 DIGITS = load_digits()
@@ -67,15 +67,14 @@ def test_gradient_and_leave_one_out(q):
                for e in np.eye(len(theta))]  # fmt: skip
     np.testing.assert_allclose(right, -np.array(numeric), atol=1e-5)
     ridge = Ridge(0.3 * n)
-    whole = minimize(loss, regression, start, ridge, tol=1e-10)
+    whole = minimize(loss, regression, evaluated(loss, regression, start, ridge), tol=1e-10)
     true = 0.0
     for i in range(n):
         weights = np.ones(n)
         weights[i] = 1e-12
-        without = minimize(
-            ClassLoss(labels, weights), regression, whole.weights, ridge,
-            intercepts=whole.intercepts, tol=1e-10,
-        )  # fmt: skip
+        fewer = ClassLoss(labels, weights)
+        start = evaluated(fewer, regression, whole.weights, ridge, whole.intercepts)
+        without = minimize(fewer, regression, start, tol=1e-10)
         only = ClassLoss(labels[i : i + 1], np.ones(1))
         true += only.value(without.at.fitted[i : i + 1], without.intercepts)
     assert leave_one_out(loss, whole) == pytest.approx(true, rel=0.02)
@@ -133,3 +132,12 @@ def test_bad_input(change, match):
     settings = {k: v for k, v in change.items() if k not in data}
     with pytest.raises(ValueError, match=match):
         lt.CPClassifier(**settings).fit(data["X"], data["y"])
+
+
+def test_sources_are_refused_with_a_reason():
+    X, y = pair(3, 8)
+    batches = [(X[:100], y[:100]), (X[100:], y[100:])]
+    for given in (batches, lt.sources.partitions([[batch] for batch in batches])):
+        for model in (lt.CPClassifier(1), lt.TuckerClassifier(1), lt.CPPLS(1)):
+            with pytest.raises(ValueError, match=r"in memory and no source: .*give arrays X and y"):
+                model.fit(given)

@@ -63,21 +63,52 @@ def test_refinement_reaches_em_from_the_truth(seed):
     assert refined.alpha_.sum() == pytest.approx(1.0, rel=0.15)
 
 
-def test_refinement_of_short_documents_does_not_undo_the_moments():
-    # With a prior of 0.1 for every topic in place of alpha, refined topics were ten times as far
-    # off as those of the moments; word by word it keeps a bias of its own, of a hundredth here.
-    sample = lt.datasets.make_topics(
-        20_000, 30, 3, length=50, alpha=[0.3, 0.4, 0.5], random_state=0
+# Short documents over few words: the steps of the refinement alone leave topics up to 28 times as
+# far off as the moments, for they take the fractions of a document for known.
+@pytest.mark.parametrize(
+    ("n", "n_words", "k", "length", "alpha"),
+    [
+        (800, 30, 3, 20, 0.5),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in (
+                (5_000, 30, 3, 50, [0.3, 0.4, 0.5]),
+                (20_000, 30, 3, 50, [0.3, 0.4, 0.5]),
+                (20_000, 30, 3, 20, 0.5),
+                (20_000, 300, 10, 20, 0.5),
+                (5_000, 2000, 10, 20, 0.5),
+                (800, 300, 10, 60, 0.5),
+                (20_000, 30, 3, 60, 0.1),
+            )
+        ),
+        pytest.param(
+            *(20_000, 300, 3, 20, 0.5),
+            marks=[pytest.mark.slow, pytest.mark.xfail(reason="measured: 1.15 times as far off")],
+        ),
+    ],
+)
+def test_refined_topics_are_as_near_as_those_of_the_moments(n, n_words, k, length, alpha):
+    errors = np.zeros((3, 2))
+    for seed in range(3):
+        sample = lt.datasets.make_topics(
+            n, n_words, k, length=length, alpha=alpha, random_state=seed
+        )
+        for j, given in enumerate(({"refine": 0}, {})):
+            model = lt.LatentDirichletAllocation(k, random_state=0, **given).fit(sample.counts)
+            errors[seed, j] = topic_distance(model.components_, sample.topics)[0].mean()
+    moments, refined = errors.mean(axis=0)
+    assert refined <= 1.1 * moments
+
+
+def test_a_prior_that_is_given_is_kept():
+    # 0.1 for every topic where alpha is .3 to .5: what the steps then do the likelihood undoes.
+    sample = lt.datasets.make_topics(5000, 30, 3, length=50, alpha=[0.3, 0.4, 0.5], random_state=0)
+    found, fixed = (
+        lt.LatentDirichletAllocation(3, random_state=0, **given).fit(sample.counts)
+        for given in ({}, {"document_topic_prior": 0.1})
     )
-    moments, refined, fixed = (
-        topic_distance(
-            lt.LatentDirichletAllocation(3, random_state=0, **given).fit(sample.counts).components_,
-            sample.topics,
-        )[0].mean()
-        for given in ({"refine": 0}, {}, {"document_topic_prior": 0.1})
-    )
-    assert refined < 2 * moments
-    assert fixed > 4 * refined
+    assert (found.components_ != fixed.components_).any()
+    assert topic_distance(fixed.components_, sample.topics)[0].mean() < 0.05
 
 
 def test_topics_are_probabilities_in_falling_order(sample, model):

@@ -11,8 +11,13 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latensor as lt
 from latensor.datasets import make_tree
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.trees import likelihood_moves
+from latensor.models.trees.affinity import logdet_affinity
 from latensor.models.trees.family import TreeFamily, TreeState, evaluate
 from latensor.models.trees.joining import neighbor_joining, spectral_neighbor_joining
+from latensor.models.trees.read_off import lengths_state
+from latensor.models.trees.sums import PairTables
+from latensor.moments.batch import Batch
 from latensor.sources.newick import format_newick
 from latensor.sources.tree import Tree
 
@@ -284,6 +289,7 @@ def test_samples_come_from_the_tree():
         (np.where(POINTS.X > 3, np.nan, POINTS.X), {}, InvalidInputError, "NaN"),
         (SITES.X, {"shrinkage": -1}, InvalidInputError, "shrinkage=-1"),
         (SITES.X, {"support": "all"}, InvalidInputError, "support='all'"),
+        (SITES.X, {"collapse": 1.0}, InvalidInputError, "collapse=1.0"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -325,6 +331,39 @@ def test_undecided_edges_are_settled_by_likelihood():
     assert moves > 0
 
 
+def test_subtrees_are_moved_by_likelihood():
+    data = make_tree(1500, 8, shape="caterpillar", model="general", n_states=3, random_state=0)
+    X = data.X.astype(np.int16)
+    marginals = np.stack([np.bincount(column, minlength=3) / len(X) for column in X.T])
+    pairs = PairTables(3).update(Batch((X,), np.ones(len(X)), np.arange(len(X), dtype=np.uint64)))
+    affinity = logdet_affinity(pairs.finalize(), 3)
+    state = lengths_state(data.tree, marginals, 3)
+    tried = 0
+    for v in range(len(data.tree)):
+        for w in likelihood_moves._two_away(data.tree, v):
+            moved = likelihood_moves.regrafted(state, v, w).tree
+            # A tree of as many inner edges, two interchanges away.
+            assert len(moved.splits()) == 5
+            assert 0 < lt.robinson_foulds(moved, data.tree) <= 0.4
+            tried += 1
+    assert tried > 10
+    wrong = likelihood_moves.regrafted(state, 0, likelihood_moves._two_away(data.tree, 0)[0])
+    family = TreeFamily(3)
+    units = family.prepare(Batch((X,), np.ones(len(X)), np.arange(len(X), dtype=np.uint64)))
+
+    def fold(start):
+        return start.received(family.expect(start.state, units))
+
+    start = lengths_state(wrong.tree, marginals, 3)
+    better = likelihood_moves._best_subtree_move(start, fold, family, -np.inf)
+    assert lt.robinson_foulds(better.tree, data.tree) < lt.robinson_foulds(wrong.tree, data.tree)
+    found, moves = likelihood_moves.interchange_by_likelihood(
+        start, affinity, fold, family, float(len(X))
+    )
+    assert moves > 0
+    assert lt.robinson_foulds(found.tree, data.tree) == 0
+
+
 @pytest.mark.parametrize("model", ["jc", "gaussian"])
 def test_trees_of_any_degree_with_observed_inner_nodes(model):
     # 0 is observed and has neighbours 1, 2 and a hidden node of degree four.
@@ -352,6 +391,54 @@ def test_trees_of_any_degree_with_observed_inner_nodes(model):
     assert found.bic(X) < binary.bic(X)
     if model == "gaussian":
         assert np.abs(found.correlation_[:6] - np.exp(-tree.length[:6])).max() < 0.05
+
+
+@pytest.mark.parametrize("model", ["hky", "gaussian"])
+@pytest.mark.parametrize("shape, most", [("star", 0.2), ("multifurcating", 0.05), ("random", 0.1)])
+def test_nodes_of_any_degree_are_found(shape, most, model):
+    found, wrong = [], 0
+    for seed in range(5):
+        data = make_tree(2000, 12, shape=shape, model=model, random_state=seed)
+        tree = lt.LatentTree(collapse=0.01, refine=0, support=None).fit(data.X).tree_
+        found.append(lt.robinson_foulds(tree, data.tree))
+        wrong += len(set(tree.splits()) - set(data.tree.splits()))
+    # An edge too many in one of a hundred by the level; of binary trees the shortest may go.
+    assert wrong <= 1
+    assert np.mean(found) <= most
+
+
+@pytest.mark.parametrize("model", ["general", "gaussian"])
+def test_a_collapsed_tree_is_a_model_like_others(tmp_path, model):
+    data = make_tree(2000, 8, shape="multifurcating", model=model, n_states=3, random_state=2)
+    X = data.X
+    tree = lt.LatentTree(collapse=0.05, random_state=0, shrinkage=30).fit(X)
+    assert tree.tree_.n_hidden == data.tree.n_hidden < 6
+    assert lt.robinson_foulds(tree.tree_, data.tree) == 0
+    binary = lt.LatentTree(random_state=0, shrinkage=30, support=None).fit(X)
+    assert tree.bic(X) < binary.bic(X)
+    assert "collapsed at level 0.05" in str(tree.certificate_)
+    assert tree.certificate_.n_inner_edges == len(data.tree.splits())
+    assert tree.newick().count("(") == data.tree.n_hidden
+    again = lt.load(tree.save(tmp_path / "tree"))
+    assert np.array_equal(again.score_samples(X), tree.score_samples(X))
+    # Streams decide on the degrees by all that they have seen, and merge exactly.
+    stream = lt.LatentTree(collapse=0.05, random_state=0, shrinkage=30).fit(X[:1000])
+    stream.merge(stream.spawn().partial_fit(X[1000:]))
+    assert lt.robinson_foulds(stream.tree_, data.tree) == 0
+    assert stream.score(X) > tree.score(X) - 0.05
+    found = tree.intervals(X, n_groups=20, n_resamples=10)
+    assert all(each.low.shape == getattr(tree, f"{name}_").shape for name, each in found.items())
+    given = lt.LatentTree(topology=binary.newick(), collapse=0.05, refine=0).fit(X)
+    assert lt.robinson_foulds(given.tree_, data.tree) == 0
+    assert set(given.intervals(X, n_groups=10, n_resamples=5)) == set(found)
+
+
+def test_a_whole_star_is_certified():
+    data = make_tree(1000, 6, shape="star", random_state=0)
+    tree = lt.LatentTree(collapse=0.01, random_state=0).fit(data.X)
+    assert tree.tree_.n_hidden == 1
+    assert "all leaves hang on one node" in str(tree.certificate_)
+    assert tree.predict_proba(data.X).shape == (1000, 1, 4)
 
 
 @parametrize_with_checks([lt.LatentTree(support=None, max_iter=20)])

@@ -4,30 +4,13 @@ from __future__ import annotations
 
 import math
 
-import numba
 import numpy as np
 
 from latensor.arrays._kernels import compiled
 
 
-@numba.njit(inline="always")
-def _index(row: int, column: int, size: int) -> int:
-    """The place of entry (row, column), row <= column, in a packed upper triangle."""
-    return row * size - (row * (row - 1)) // 2 + column - row
-
-
-@numba.njit(fastmath={"reassoc", "contract", "nsz"}, inline="always")
-def _turn(rows: np.ndarray, a: int, b: int, cosine: float, sine: float) -> None:
-    """Rotate rows a and b into each other, in place."""
-    for i in range(rows.shape[1]):
-        x = rows[a, i]
-        y = rows[b, i]
-        rows[a, i] = cosine * x + sine * y
-        rows[b, i] = cosine * y - sine * x
-
-
 @compiled({"reassoc", "contract", "nsz"})
-def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
+def jacobi_sweep(packed: np.ndarray, places: np.ndarray, vectors: np.ndarray) -> float:
     """Rotate every pair of coordinates once, so that many symmetric matrices become diagonal.
 
     A pair (p, q) is turned by the angle that maximizes the sum over all matrices C_l of the
@@ -38,6 +21,7 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
     ----------
     packed : (k (k + 1) / 2, m) array, row by row the upper triangles of the m matrices, all
         matrices side by side; overwritten
+    places : (k, k) array of int, the row of `packed` that holds entry (i, j)
     vectors : (k, k) array, the rows are the present directions; overwritten
 
     Returns
@@ -48,10 +32,10 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
     count = packed.shape[1]
     largest = 0.0
     for p in range(size - 1):
-        pp = _index(p, p, size)
+        pp = places[p, p]
         for q in range(p + 1, size):
-            qq = _index(q, q, size)
-            pq = _index(p, q, size)
+            qq = places[q, q]
+            pq = places[p, q]
             even = 0.0
             mixed = 0.0
             odd = 0.0
@@ -67,13 +51,18 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
             sine = math.sin(angle)
             if abs(sine) < 1e-17:
                 continue
-            largest = max(largest, abs(sine))
+            if abs(sine) > largest:
+                largest = abs(sine)
             cosine = math.cos(angle)
             for i in range(size):
                 if i != p and i != q:
-                    a = _index(min(i, p), max(i, p), size)
-                    b = _index(min(i, q), max(i, q), size)
-                    _turn(packed, a, b, cosine, sine)
+                    a = places[i, p]
+                    b = places[i, q]
+                    for j in range(count):
+                        x = packed[a, j]
+                        y = packed[b, j]
+                        packed[a, j] = cosine * x + sine * y
+                        packed[b, j] = cosine * y - sine * x
             for i in range(count):
                 x = packed[pp, i]
                 y = packed[qq, i]
@@ -82,5 +71,9 @@ def jacobi_sweep(packed: np.ndarray, vectors: np.ndarray) -> float:
                 packed[pp, i] = cosine * cosine * x + cross + sine * sine * y
                 packed[qq, i] = sine * sine * x - cross + cosine * cosine * y
                 packed[pq, i] = (cosine * cosine - sine * sine) * z - cosine * sine * (x - y)
-            _turn(vectors, p, q, cosine, sine)
+            for i in range(size):
+                x = vectors[p, i]
+                y = vectors[q, i]
+                vectors[p, i] = cosine * x + sine * y
+                vectors[q, i] = cosine * y - sine * x
     return largest

@@ -13,20 +13,17 @@ from latensor.decomposition.algorithms.subspace_power import SubspacePower
 from latensor.decomposition.algorithms.sym_squares import flattened, largest_rank
 from latensor.decomposition.algorithms.symmetric import measured_asymmetry
 from latensor.decomposition.algorithms.tensorization import Tensorization
+from latensor.decomposition.auto.core import exact_residual
 from latensor.decomposition.result import Decomposition
+from latensor.decomposition.subspace.compression import LARGEST_CORE
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
 
-# Entries up to which the algebra is tried: its matrices are no larger than the tensor.
-_LARGEST = 1 << 24
-# Relative residual, in units of rounding, of a decomposition that is exact.
-_EXACT = 1e6
-
 
 def is_exact(found: Decomposition) -> bool:
     """Whether only rounding is left of the tensor."""
-    return found.residual <= _EXACT * machine_epsilon(found.weights)
+    return found.residual <= exact_residual(machine_epsilon(found.weights))
 
 
 def solve_overcomplete(
@@ -51,7 +48,7 @@ def solve_overcomplete(
         not isinstance(data, DenseTensor)
         or order < 4
         or rank <= max(shape)
-        or np.prod(shape, dtype=float) > _LARGEST
+        or np.prod(shape, dtype=float) > LARGEST_CORE
         or is_complex(data.reference)
     ):
         return None
@@ -73,7 +70,7 @@ def solve_overcomplete(
 def _has_rank(data: DenseTensor, rank: int) -> bool:
     """Whether the flattening of a tensor of order 4 has no more than `rank` directions."""
     values = np.sort(np.abs(np.linalg.eigvalsh(flattened(dense_symmetric(data)))))[::-1]
-    rounding = _EXACT * machine_epsilon(data.reference) * values[0]
+    rounding = exact_residual(machine_epsilon(data.reference)) * values[0]
     return len(values) <= rank or bool(values[rank] <= rounding)
 
 

@@ -41,8 +41,6 @@ from latensor.decomposition.subspace.compression import (
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 
-_STARTS = ("leading", "random")
-
 
 @dataclass(frozen=True)
 class AlternatingLeastSquares:
@@ -80,8 +78,8 @@ class AlternatingLeastSquares:
     def __post_init__(self) -> None:
         check_limits(self.tol, self.target, self.max_iter)
         check_ridge(self.ridge)
-        if self.start not in _STARTS:
-            raise InvalidInputError(f"start={self.start!r} must be one of {_STARTS}")
+        if self.start not in ("leading", "random"):
+            raise InvalidInputError(f"start={self.start!r} must be 'leading' or 'random'")
 
     def __call__(
         self,

@@ -12,7 +12,7 @@ from latensor.decomposition.optimize.levenberg_marquardt import (
     FreeFactors,
     LevenbergMarquardt,
 )
-from latensor.decomposition.optimize.sweeps import Sweeps, balanced
+from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
@@ -24,8 +24,6 @@ from latensor.decomposition.setup import (
     starting_factors,
 )
 from latensor.exceptions import InvalidInputError
-
-_SWEEPS_FIRST = 5
 
 
 @dataclass(frozen=True)
@@ -78,7 +76,7 @@ class GaussNewton:
             factors = random_factors(rng, problem.shape, rank, data.reference)
             sweeps = Sweeps(problem)
             begun = sweeps.start([problem.native(f) for f in factors])
-            for _ in range(_SWEEPS_FIRST):
+            for _ in range(FEW_SWEEPS):
                 begun = sweeps.sweep(begun)
             factors = balanced(begun.factors)
         else:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable
+from bisect import bisect_left
 from dataclasses import dataclass
 from functools import partial
 from math import prod
@@ -15,9 +14,10 @@ from latensor.arrays import check_positive_int, machine_epsilon
 from latensor.decomposition.algorithms.pencils import separate
 from latensor.decomposition.algorithms.symmetric import refuse_nonfinite_tensor, relative_residual
 from latensor.decomposition.optimize.convergence import has_converged
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.iteration import SLOW, Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.problem import DenseProblem
-from latensor.decomposition.optimize.starts import rank_one_rows
+from latensor.decomposition.optimize.starts import Groups, pencil_groups, rank_one_rows
 from latensor.decomposition.optimize.sweeps import Point, Sweeps
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import assemble, refuse_rank
@@ -25,14 +25,6 @@ from latensor.decomposition.subspace.core import Core, core_of
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
-
-Groups = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-
-_SPLIT_STEPS = 20
-# Further solutions that a noisy one is compared with, and the fraction of the loss to which two
-# agree that have found the same components.
-_CHALLENGES = 6
-_AGREEMENT = 1e-2
 
 
 @dataclass(frozen=True)
@@ -108,11 +100,18 @@ class SimultaneousDiagonalization:
             refined, status = iterate(sweeps.extrapolated, point, rule, monitor, put_together)
             point = refined if refined.loss < point.loss else point
             if monitor.ended is None and point.loss > floor:
+                # Noise that a badly conditioned pencil amplifies can merge two components for good,
+                # which other pencils rarely repeat: fresh ones, until two agree.
                 solve = partial(
                     self._solve, core, groups, rank, rng, machine_epsilon(data.reference)
                 )
-                point, status = _challenged(sweeps, point, status, rule, solve)
-                if point is not refined:
+                others = (
+                    iterate(sweeps.extrapolated, sweeps.start(solve()), rule)[0]
+                    for _ in range(self.n_pencils)
+                )
+                best = Multistart(SLOW, base=base).search(point, others).state
+                if best is not point:
+                    point, status = best, Status.CONVERGED
                     monitor.record(point.loss, lambda: put_together(point))
         if status is Status.CONVERGED and point.loss > floor:
             done = has_converged(problem, point.factors, self.tol, base=base)
@@ -158,7 +157,7 @@ class SimultaneousDiagonalization:
             if len(group) == 1:
                 factors[group[0]] = np.ascontiguousarray(row)
                 continue
-            split = rank_one_rows(row.reshape(rank, *shape), _SPLIT_STEPS)
+            split = rank_one_rows(row.reshape(rank, *shape))
             for mode, part in zip(group, split, strict=True):
                 factors[mode] = part
             # The length and sign of a merged vector go to its first part.
@@ -183,23 +182,11 @@ def group_modes(shape: tuple[int, ...], rank: int) -> Groups:
             f"tensor has order {order} (shape {shape}), but SimultaneousDiagonalization needs "
             "order 3 or more: use truncated_svd for a matrix"
         )
-    best: tuple[Any, Groups] | None = None
-    limit = 1
-    for parts in itertools.product(range(3), repeat=order):
-        groups = tuple(tuple(m for m in range(order) if parts[m] == g) for g in range(3))
-        if not all(groups) or groups[0] > groups[1]:
-            continue
-        sizes = [prod(shape[m] for m in group) for group in groups]
-        if sizes[2] < 2 and rank > 1:
-            continue
-        room = min(sizes[0], sizes[1])
-        limit = max(limit, room)
-        if room >= rank:
-            key = (len(groups[0]) + len(groups[1]), -room, groups)
-            if best is None or key < best[0]:
-                best = key, groups  # type: ignore[assignment]
-    if best is not None:
-        return best[1]
+    groups = pencil_groups(shape, rank)
+    if groups is not None:
+        return (min(groups[:2]), max(groups[:2]), groups[2])
+    ranks = range(1, rank + 1)
+    limit = bisect_left(ranks, True, key=lambda r: pencil_groups(shape, r) is None)
     raise InvalidInputError(
         f"rank={rank} is above the {limit} that SimultaneousDiagonalization can find in shape "
         f"{shape}: two modes (or groups of modes) must have dimension at least rank, and a third "
@@ -213,29 +200,6 @@ def _numerical_range(array: Any, mode: int, rank: int, epsilon: float) -> Any:
     left, values, _ = np.linalg.svd(matrix, full_matrices=False)
     count = int((values > 10 * max(array.shape) * epsilon * values[0]).sum())
     return left[:, : min(count, rank)]
-
-
-def _challenged(
-    sweeps: Sweeps,
-    point: Point,
-    status: Status,
-    rule: StoppingRule,
-    solve: Callable[[], tuple[Any, ...]],
-) -> tuple[Point, Status]:
-    """The best of a refined solution and of others from fresh pencils, until two agree.
-
-    Noise that a badly conditioned pencil amplifies can merge two components for good, which other
-    pencils rarely repeat.
-    """
-    best = point
-    for _ in range(_CHALLENGES):
-        other, ended = iterate(sweeps.extrapolated, sweeps.start(solve()), rule)
-        agree = abs(other.loss - best.loss) <= _AGREEMENT * best.loss
-        if other.loss < best.loss and not agree:
-            best, status = other, ended
-        if agree:
-            break
-    return best, status
 
 
 def _fill(rows: Any, rank: int, rng: np.random.Generator) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -211,15 +212,23 @@ def sweep(state: Rotation) -> Rotation:
     from latensor.decomposition.algorithms._kernels import jacobi_sweep
 
     vectors, packed = state.vectors.copy(), state.packed.copy()
-    jacobi_sweep(packed, vectors)
+    jacobi_sweep(packed, _places(len(vectors)), vectors)
     return Rotation(vectors, packed, off_diagonal(packed, vectors.shape[0]))
+
+
+@lru_cache
+def _places(size: int) -> Any:
+    """(k, k) int64, which row of packed upper triangles holds entry (i, j)."""
+    upper = np.triu_indices(size)
+    places = np.zeros((size, size), np.int64)
+    places[upper] = places.T[upper] = np.arange(len(upper[0]))
+    return places
 
 
 def off_diagonal(packed: Any, size: int) -> float:
     """The squared norm of all entries off the diagonals of packed symmetric matrices."""
-    rows = np.arange(size)
     is_off = np.ones(len(packed), bool)
-    is_off[rows * size - rows * (rows - 1) // 2] = False
+    is_off[_places(size).diagonal()] = False
     off = packed[is_off]
     return 2.0 * float(np.vdot(off, off))
 

@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import like, machine_epsilon, to_host
-from latensor.decomposition.algorithms.shared_factor import SharedFactor, shared_start
+from latensor.decomposition.algorithms.shared_factor import SharedFactor
 from latensor.decomposition.algorithms.symmetric import (
     exactly_symmetric,
     relative_residual,
     symmetric_cp,
 )
+from latensor.decomposition.auto.core import exact_residual
 from latensor.decomposition.optimize.iteration import Callback
+from latensor.decomposition.optimize.shared import shared_fit
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import as_problem
 from latensor.exceptions import InvalidInputError
@@ -24,8 +26,6 @@ from latensor.tensors.dense import DenseTensor
 
 # Rounds that bring all directions to about the same strength.
 _ROUNDS = 4
-# Relative residual, in units of rounding, that no step can lower any more.
-_ROUNDING = 1e5
 
 
 def dense_symmetric(data: Contractible) -> Any:
@@ -107,13 +107,12 @@ def finish(
     if not directions.shape[1]:
         directions = _drawn(rng, data.shape[0], rank)
     order, missing = len(data.shape), rank - directions.shape[1]
-    model, rows = shared_start(as_problem(data), np.ascontiguousarray(directions.T))
-    lengths = np.linalg.norm(rows, axis=1)
+    found, _ = shared_fit(as_problem(data), directions.T).components(order)
     units = np.hstack([directions, _drawn(rng, data.shape[0], missing)])
-    weights = np.concatenate([model.signs * lengths**order, np.zeros(missing)])
+    weights = np.concatenate([found, np.zeros(missing)])
     start = symmetric_cp(data.reference, weights, units, order)
     residual = relative_residual(data, start)
-    if residual <= _ROUNDING * machine_epsilon(data.reference) or refine < 1:
+    if residual <= exact_residual(machine_epsilon(data.reference)) or refine < 1:
         status = Status.CONVERGED if refine else Status.MAX_ITER
         return Decomposition(start, residual, 0, status, np.zeros(0), method=method)
     factor = like(units, data.reference)

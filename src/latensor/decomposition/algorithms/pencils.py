@@ -13,9 +13,10 @@ from typing import Any
 import numpy as np
 import scipy.linalg
 
+from latensor.arrays.subspace import real_columns
+
 # Eigenvalues nearer than this over their number count as one group, and the least such distance.
 _CLOSE = 0.1
-_CLOSEST = 1e-10
 
 
 def separate(slices: Any, rng: np.random.Generator, n_pencils: int) -> Any:
@@ -116,7 +117,7 @@ def _draw(slices: Any, rng: np.random.Generator) -> _Pencil:
             bond[index, partner[index]] = bond[partner[index], index] = True
     limit = _CLOSE / size
     groups = _connected(bond | (distances < limit))
-    while len(groups) == 1 and limit > _CLOSEST:
+    while len(groups) == 1 and limit > np.finfo(float).eps:
         limit /= 4
         groups = _connected(bond | (distances < limit))
     quality = (-float(max(len(group) for group in groups)), float(distances.min()))
@@ -156,11 +157,6 @@ def _best_effort(slices: Any, pencil: _Pencil) -> Any:
     """Columns for components that no pencil tells apart, or that are complex in a real tensor."""
     vectors = pencil.vectors
     if slices.dtype.kind != "c":
-        complex_ones = np.flatnonzero(np.abs(vectors.imag).max(axis=0) > 0)
-        real = vectors.real.copy()
-        real[:, complex_ones[1::2]] = vectors.imag[
-            :, complex_ones[: 2 * (len(complex_ones) // 2) : 2]
-        ]
-        vectors = real
+        vectors = real_columns(vectors)
     columns = [_image(slices, vectors[:, [j]], 1) for j in range(vectors.shape[1])]
     return np.hstack(columns)

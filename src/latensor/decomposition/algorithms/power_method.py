@@ -34,8 +34,8 @@ from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 
 _FEWEST_RESTARTS = 30
-# The constants of `for_accuracy`, which Theorem 3.4 leaves open.
-_STARTS_CONSTANT, _STEPS_CONSTANT = 10.0, 10.0
+# The constants of starts and of steps in `for_accuracy`, which Theorem 3.4 leaves open.
+_CONSTANT = 10.0
 # Two unit vectors with a larger inner product are taken for the same eigenvector.
 _SAME = 0.5
 
@@ -104,8 +104,8 @@ class PowerMethod:
         steps = np.log(k) + np.log(max(np.log(spread / accuracy), 1.0))
         starts = k * np.log2(max(k / failure, 2.0))
         return cls(
-            n_restarts=max(int(np.ceil(_STARTS_CONSTANT * starts)), _FEWEST_RESTARTS),
-            max_iter=max(int(np.ceil(_STEPS_CONSTANT * steps)), 10),
+            n_restarts=max(int(np.ceil(_CONSTANT * starts)), _FEWEST_RESTARTS),
+            max_iter=max(int(np.ceil(_CONSTANT * steps)), 10),
         )
 
     def __call__(

@@ -8,14 +8,13 @@ import numpy as np
 
 from latensor.arrays import Array, like, machine_epsilon, to_host
 from latensor.decomposition.algorithms.deflation import Deflated
+from latensor.decomposition.subspace.mode_directions import SMALL
 
 # A value may fall by so many roundings of itself before a step counts as downhill.
 _SLACK = 100
 # The shift that makes every step go uphill is below the order times the norm of the tensor.
 _LARGEST_SHIFT = 1e4
 _SMALLEST_BATCH = 4
-# Up to this dimension the second derivative is formed whole; above, in the span of the starts.
-_WHOLE_HESSIAN = 256
 _STEP_AWAY = 0.3
 
 
@@ -112,7 +111,7 @@ def escape(deflated: Deflated, vector: Array, value: float, others: Array) -> Ar
     """
     dimension = int(vector.shape[0])
     basis = None
-    if dimension > _WHOLE_HESSIAN:
+    if dimension > SMALL:
         basis = like(np.linalg.qr(to_host(others).astype(np.float64))[0], vector)
     matrix = np.asarray(to_host(deflated.hessian(vector, basis)), dtype=np.float64)
     host = np.asarray(to_host(vector), dtype=np.float64)

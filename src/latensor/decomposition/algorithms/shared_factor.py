@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, to_host
+from latensor.arrays import Array
 from latensor.decomposition.algorithms.symmetric import (
     relative_residual,
     symmetric_cp,
@@ -16,19 +15,18 @@ from latensor.decomposition.algorithms.symmetric import (
 )
 from latensor.decomposition.auto.automatic import Automatic
 from latensor.decomposition.auto.core import EXACT
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.iteration import ROUGH, SLOW, Callback, Monitor, StoppingRule
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.problem import Problem
-from latensor.decomposition.optimize.solves import pseudo_inverse
-from latensor.decomposition.result import Decomposition, Status
+from latensor.decomposition.optimize.shared import (
+    SharedFit,
+    descend_shared,
+    shared_directions,
+    shared_fit,
+)
+from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import as_cp, as_problem, check_limits, refuse_rank
 from latensor.tensors.cp import CPTensor
-
-_TRIAL_TOL = 1e-6
-_TRIAL_STEPS = 100
-# Relative distance of equal minima.
-_AGREEMENT = 1e-4
 
 
 @dataclass(frozen=True)
@@ -82,17 +80,16 @@ class SharedFactor:
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
         begin = self._local(problem, shared_directions(free.factors), floor)
         if init is None and rank > data.shape[0]:
-            starts = (self._random(problem, rank, rng, floor) for _ in range(self.n_restarts))
+            drawn = (rng.standard_normal((rank, data.shape[0])) for _ in range(self.n_restarts))
+            starts = (self._local(problem, rows, floor) for rows in drawn)
             exact = max(floor, EXACT * problem.squared_norm)
-            begin = Multistart(_AGREEMENT, enough=exact).search(begin, starts).state
+            begin = Multistart(SLOW, enough=exact).search(begin, starts).state
 
-        def assemble(point: SharedFit) -> CPTensor:
-            lengths = np.linalg.norm(point.rows, axis=1)
-            units = point.rows / np.where(lengths > 0, lengths, 1.0)[:, None]
-            return symmetric_cp(data.reference, point.signs * lengths**order, units.T, order)
+        def assemble(fit: SharedFit) -> CPTensor:
+            return symmetric_cp(data.reference, *fit.components(order), order)
 
         rule = StoppingRule(self.tol, self.max_iter, 2, floor)
-        point, status = self._descend(problem, begin, rule, monitor, assemble)
+        point, status = descend_shared(problem, begin, rule, self.max_inner, monitor, assemble)
         model = assemble(point)
         history = np.array(monitor.history)
         residual = relative_residual(data, model)
@@ -100,65 +97,8 @@ class SharedFactor:
 
     def _local(self, problem: Problem, directions: Array, floor: float) -> SharedFit:
         """A start after as many steps as it takes to compare it with others."""
-        model, rows = shared_start(problem, directions)
-        start = SharedFit(rows, model.signs, model.evaluate(rows)[1])
-        if len(rows) <= rows.shape[1]:
+        start = shared_fit(problem, directions)
+        if len(directions) <= directions.shape[1]:
             return start
-        return self._descend(problem, start, StoppingRule(_TRIAL_TOL, _TRIAL_STEPS, 2, floor))[0]
-
-    def _random(
-        self, problem: Problem, rank: int, rng: np.random.Generator, floor: float
-    ) -> SharedFit:
-        drawn = rng.standard_normal((rank, problem.shape[0]))
-        return self._local(problem, drawn / np.linalg.norm(drawn, axis=1, keepdims=True), floor)
-
-    def _descend(
-        self,
-        problem: Problem,
-        fit: SharedFit,
-        rule: StoppingRule,
-        monitor: Monitor | None = None,
-        assemble: Any = None,
-    ) -> tuple[SharedFit, Status]:
-        steps = LevenbergMarquardt(
-            SharedRows(problem, fit.signs), rule.tol, floor=rule.floor, max_inner=self.max_inner
-        )
-        rule = replace(rule, proof=steps.converged)
-
-        def as_fit(point: Any) -> SharedFit:
-            return SharedFit(point.parameters, fit.signs, point.loss)
-
-        give = None if assemble is None else lambda point: assemble(as_fit(point))
-        point, status = iterate(steps.step, steps.start(fit.rows), rule, monitor, give)
-        return as_fit(point), status
-
-
-@dataclass(frozen=True)
-class SharedFit:
-    """Rows x_j (rank, d), the signs of their components, and the loss."""
-
-    rows: Array
-    signs: Array
-    loss: float
-
-
-def shared_directions(factors: Sequence[Array]) -> Array:
-    """(rank, d) unit rows: for each component the direction that its vectors of all modes share.
-
-    The leading singular vector of the vectors side by side, whatever their signs.
-    """
-    rows = np.stack([np.asarray(to_host(f), dtype=np.float64).T for f in factors], axis=1)
-    lengths = np.linalg.norm(rows, axis=2, keepdims=True)
-    rows = rows / np.where(lengths > 0, lengths, 1.0)
-    _, _, right = np.linalg.svd(rows, full_matrices=False)
-    return np.ascontiguousarray(right[:, 0, :])
-
-
-def shared_start(problem: Problem, directions: Array) -> tuple[SharedRows, Array]:
-    """Unit rows (rank, d) scaled to the best weights for them, and the model with their signs."""
-    order = len(problem.shape)
-    images = SharedRows(problem, np.ones(len(directions))).images(directions)
-    gram = (directions @ directions.T) ** order
-    weights = pseudo_inverse(gram) @ np.einsum("ij,ij->i", images, directions)
-    model = SharedRows(problem, np.where(weights < 0, -1.0, 1.0))
-    return model, directions * (np.abs(weights) ** (1.0 / order))[:, None]
+        rule = StoppingRule(ROUGH, self.max_iter, 2, floor)
+        return descend_shared(problem, start, rule, self.max_inner)[0]

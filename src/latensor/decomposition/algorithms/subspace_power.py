@@ -19,16 +19,16 @@ from latensor.decomposition.algorithms.symmetric import symmetric_tensor
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.result import Decomposition
 
-# Starts at a time: four for each component to find, within limits.
-_PER_COMPONENT, _FEWEST, _MOST = 4, 8, 256
+# Starts at a time: four for each component to find, and at most so many.
+_PER_COMPONENT, _MOST = 4, 256
 # A shift of the power step that makes it ascend, the change at which Gauss-Newton takes over, and
 # how many steps of it.
 _SHIFT, _NEAR, _GAUSS_NEWTON = 0.2, 1e-5, 8
 # The squared distance of a a' from the subspace that rounding leaves, and what noise of relative
 # size sigma adds: 30 k sigma^2 (k rank), as measured, at most so much.
 _EXACT, _PER_NOISE, _LARGEST = 1e-18, 30.0, 0.3
-# Cosines from which end points are the same: before and after Gauss-Newton.
-_SAME, _PARALLEL = 1 - 1e-4, 1 - 1e-7
+# Cosine from which end points are the same.
+_PARALLEL = 1 - 1e-7
 _EMPTY_ROUNDS = 4
 
 
@@ -119,7 +119,7 @@ def find_directions(
 def _ascend(basis: Any, dimension: int, rng: np.random.Generator, max_iter: int) -> Any:
     """End points (d, n), no doubles, of power steps on f(x) = |V' vec(x x')|^2."""
     rank = basis.shape[1]
-    count = int(np.clip(_PER_COMPONENT * rank, _FEWEST, _MOST))
+    count = min(_PER_COMPONENT * rank, _MOST)
     slices = matrices(basis, dimension).reshape(dimension**2, rank)
     points = rng.standard_normal((dimension, count))
     points /= np.linalg.norm(points, axis=0)
@@ -134,7 +134,7 @@ def _ascend(basis: Any, dimension: int, rng: np.random.Generator, max_iter: int)
         active = active[np.linalg.norm(moved - x, axis=0) > _NEAR]
         if not active.size:
             break
-    return points[:, _first_of_each(np.abs(points.T @ points) > _SAME)]
+    return points[:, _first_of_each(np.abs(points.T @ points) > _PARALLEL)]
 
 
 def _first_of_each(same: Any) -> list[int]:

@@ -16,8 +16,6 @@ from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 
 _PROBES = 3
-# What any rank can be decomposed by, named where an algorithm has to refuse.
-_ANY_RANK = "AlternatingLeastSquares or algorithm='auto'"
 
 
 def symmetric_tensor(tensor: object, algorithm: str, complex_allowed: bool = False) -> Contractible:
@@ -90,13 +88,18 @@ def measured_asymmetry(tensor: Contractible) -> float:
     return change / scale if scale > 0 else 0.0
 
 
-def rank_at_most(rank: object, limit: int, algorithm: str, why: str, remedy: str = "") -> int:
+def rank_at_most(
+    rank: object,
+    limit: int,
+    algorithm: str,
+    why: str,
+    remedy: str = "AlternatingLeastSquares or algorithm='auto'",
+) -> int:
     """`rank` as an integer between one and what an algorithm can do."""
     number = refuse_rank(rank)
     if number > limit:
         raise InvalidInputError(
-            f"rank={number} is above the {limit} that {algorithm} can find, {why}: "
-            f"use {remedy or _ANY_RANK}"
+            f"rank={number} is above the {limit} that {algorithm} can find, {why}: use {remedy}"
         )
     return number
 

@@ -26,8 +26,8 @@ from latensor.decomposition.setup import as_problem, refuse_rank, starting_facto
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
 
-_TRIAL_STEPS = 30
-# The residual may rise for a while: so many steps without a new best end the iteration.
+# The residual may rise for a while: so many steps without a new best end the iteration, and
+# random starts are compared after as many.
 _PATIENCE = 50
 
 
@@ -102,7 +102,7 @@ class SymmetricLeastSquares:
             model = SymmetricSpectral()(data, rank, rng).tensor
             state = sweeps.start(np.array(to_host(model.factors[0]).T, dtype=np.float64, order="C"))
         else:
-            trials = StoppingRule(self.tol, min(_TRIAL_STEPS, self.max_iter), _PATIENCE)
+            trials = StoppingRule(self.tol, min(_PATIENCE, self.max_iter), _PATIENCE)
             dtype = np.dtype(complex if is_complex(data.reference) else float)
             ends = []
             for _ in range(self.n_restarts):

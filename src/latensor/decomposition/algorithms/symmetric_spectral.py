@@ -6,14 +6,14 @@ eigendecomposition of one small matrix, so that the chain stands with the algori
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import check_positive_int, machine_epsilon
-from latensor.decomposition.algorithms.joint_diagonalization import slices_of, start_of, sweep
+from latensor.decomposition.algorithms.joint_diagonalization import diagonalize, slices_of
 from latensor.decomposition.algorithms.pencils import separate
 from latensor.decomposition.algorithms.symmetric import (
     completed,
@@ -24,25 +24,19 @@ from latensor.decomposition.algorithms.symmetric import (
     symmetric_tensor,
 )
 from latensor.decomposition.auto.automatic import Automatic
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.auto.core import EXACT
+from latensor.decomposition.optimize.iteration import SLOW, Callback, Monitor, StoppingRule
+from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.problem import DenseProblem
-from latensor.decomposition.optimize.symmetric_newton import SymmetricCore, SymmetricPoint
-from latensor.decomposition.optimize.symmetric_sweeps import SymmetricSweeps
+from latensor.decomposition.optimize.shared import (
+    SharedFit,
+    descend_shared,
+    has_converged_shared,
+    shared_fit,
+)
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.subspace.core import core_of
 from latensor.tensors.cp import CPTensor
-
-_JACOBI_SWEEPS = 100
-_JACOBI_TOLERANCE = 1e-13
-# Above this rank the dense normal equations of the finish cost more than all else.
-_LARGEST_NEWTON = 48
-# Up to this rank every start is given a few of its steps before the best is chosen.
-_SMALL_NEWTON = 20
-_TRIAL_STEPS = 15
-# Squared residual, relative to the tensor, below which nothing is left to look for; and the
-# relative difference of two starts that found the same optimum.
-_EXACT = 1e-16
-_AGREE = 1e-3
 
 
 @dataclass(frozen=True)
@@ -66,9 +60,8 @@ class SymmetricSpectral:
     n_rounds : int, times to whiten and diagonalize
     n_starts : int, attempts with other pencils, of which the best fit is kept; an exact fit ends
         them at once, as do two that agree where `refine` follows, and there the fit of the tensor
-        without its symmetry is one of them, the last for rank above 20
-    refine : int, at most so many steps of the finish: Levenberg-Marquardt, and alternating least
-        squares for rank above 48; 0 for none
+        without its symmetry is one of them
+    refine : int, at most so many Levenberg-Marquardt steps of the finish; 0 for none
     tol : float, relative decrease of the squared residual that counts as progress in `refine`
     """
 
@@ -107,114 +100,92 @@ class SymmetricSpectral:
         base = max(squared_norm - float(np.vdot(array, array)), 0.0)
         monitor = Monitor(squared_norm, callback=callback, base=base)
         inside = _supported(array, machine_epsilon(data.reference))
-        core = SymmetricCore(_restricted(array, inside))
 
-        def assemble(point: SymmetricPoint) -> CPTensor:
-            lengths = np.linalg.norm(point.vectors, axis=0)
-            units = inside @ (point.vectors / np.maximum(lengths, 1e-300))
+        def assemble(fit: SharedFit) -> CPTensor:
+            found, units = fit.components(order)
             weights = np.zeros(rank)
-            weights[: lengths.size] = point.signs * lengths**order
-            vectors = reduced.lift(completed(units, rank))
+            weights[: found.size] = found
+            vectors = reduced.lift(completed(inside @ units, rank))
             return symmetric_cp(data.reference, weights, vectors, order)
 
-        status = Status.CONVERGED
-        if inside.shape[1] == 0:
-            point = SymmetricPoint(np.zeros((0, 0)), np.zeros(0), 0.0)
-        else:
+        fit, status = SharedFit(np.zeros((0, 0)), np.zeros(0), 0.0), Status.CONVERGED
+        if inside.shape[1]:
             floor = (100 * rank * np.finfo(float).eps) ** 2 * squared_norm
-            point, status = self._solve(core, rng, monitor, assemble, floor)
-        model = assemble(point)
+            problem = DenseProblem(_restricted(array, inside))
+            fit, status = self._solve(problem, rng, monitor, assemble, floor)
+        model = assemble(fit)
         history = np.array(monitor.history)
         return Decomposition(model, relative_residual(data, model), len(history), status, history)
 
     def _solve(
         self,
-        core: SymmetricCore,
+        problem: DenseProblem,
         rng: np.random.Generator,
         monitor: Monitor,
-        assemble: Any,
+        assemble: Callable[[SharedFit], CPTensor],
         floor: float,
-    ) -> tuple[SymmetricPoint, Status]:
-        point, ended = None, None
-        for trial in self._trials(core, rng, floor):
-            agree = False
-            if point is not None and self.refine:
-                agree = abs(point.loss - trial.loss) < _AGREE * point.loss
-            if point is None or trial.loss < point.loss:
-                point = trial
-            ended = monitor.record(point.loss, lambda p=point: assemble(p))  # type: ignore[misc]
-            if ended is not None or agree or point.loss <= _EXACT * monitor.squared_norm:
-                break
-        assert point is not None
-        if ended is not None:
-            return point, ended
-        rule = StoppingRule(self.tol, self.refine, patience=2, floor=floor)
-        if self.refine and point.vectors.shape[1] <= _LARGEST_NEWTON and point.loss > floor:
-            point, ended = iterate(core.step, point, rule, monitor, assemble)
-        elif self.refine and point.loss > floor:
-            point, ended = self._sweep(core, point, rule, monitor, assemble)
-        if ended is None or ended is Status.CONVERGED:
-            done = core.converged(point, self.tol, monitor.base, floor)
-            ended = Status.CONVERGED if done else Status.MAX_ITER
-        return point, ended
+    ) -> tuple[SharedFit, Status]:
+        trials = _recorded(self._trials(problem, rng, floor), monitor, assemble)
+        agreements = 1 if self.refine else self.n_starts
+        search = Multistart(SLOW, agreements, enough=EXACT * monitor.squared_norm)
+        fit = search.search(next(trials), trials).state
+        if monitor.ended is not None:
+            return fit, monitor.ended
+        rule = StoppingRule(self.tol, self.refine, 2, floor)
+        if self.refine and fit.loss > floor:
+            return descend_shared(problem, fit, rule, monitor=monitor, assemble=assemble)
+        done = has_converged_shared(problem, fit, rule, monitor.base)
+        return fit, Status.CONVERGED if done else Status.MAX_ITER
 
     def _trials(
-        self, core: SymmetricCore, rng: np.random.Generator, floor: float
-    ) -> Iterator[SymmetricPoint]:
+        self, problem: DenseProblem, rng: np.random.Generator, floor: float
+    ) -> Iterator[SharedFit]:
         """Algebraic starts; and after the first of them, where a finish follows, the general fit.
 
         Noise can cost the algebra a component, which the finish would not find again.
         """
-        rank = core.array.shape[0]
+        rule = StoppingRule(SLOW, self.refine, floor=floor)
         for number in range(self.n_starts):
-            trial = core.point(separate(slices_of(core.array, None), rng, self.n_pencils))
+            directions = separate(slices_of(problem.tensor, None), rng, self.n_pencils)
+            trial = shared_fit(problem, directions.T)
             for _ in range(self.n_rounds):
-                whitened = core.point(whitened_directions(core, trial.vectors, rng))
-                trial = whitened if whitened.loss < trial.loss else trial
-            if self.refine and rank <= _SMALL_NEWTON and trial.loss > floor:
-                trial, _ = iterate(core.step, trial, StoppingRule(1e-3, _TRIAL_STEPS, floor=floor))
-            yield trial
+                whitened = whitened_directions(problem.tensor, trial.rows.T, rng)
+                trial = min(trial, shared_fit(problem, whitened.T), key=lambda fit: fit.loss)
+            yield descend_shared(problem, trial, rule)[0] if trial.loss > floor else trial
             if self.refine and number == 0:
-                yield core.point(np.asarray(Automatic()(core.array, rank, rng).factors[0]))
-                if rank > _SMALL_NEWTON:
-                    return
-
-    def _sweep(
-        self,
-        core: SymmetricCore,
-        point: SymmetricPoint,
-        rule: StoppingRule,
-        monitor: Monitor,
-        assemble: Any,
-    ) -> tuple[SymmetricPoint, Status]:
-        """Alternating least squares in place of a Newton-type finish, for large ranks."""
-        sweeps = SymmetricSweeps(DenseProblem(core.array))
-        state, status = iterate(
-            sweeps.step,
-            sweeps.start(np.ascontiguousarray(point.vectors.T)),
-            rule,
-            monitor,
-            lambda s: assemble(core.point(s.factor.T)),
-        )
-        reached = core.point(state.factor.T)
-        return (reached if reached.loss < point.loss else point), status
+                rank = problem.shape[0]
+                free = Automatic()(problem.tensor, rank, rng).factors[0]
+                yield shared_fit(problem, np.asarray(free).T)
 
 
-def whitened_directions(core: SymmetricCore, estimate: Any, rng: np.random.Generator) -> Any:
+def _recorded(
+    trials: Iterator[SharedFit], monitor: Monitor, assemble: Callable[[SharedFit], CPTensor]
+) -> Iterator[SharedFit]:
+    """Trials, after the callback has been called with the best one so far; it may end them."""
+    best: SharedFit | None = None
+    for trial in trials:
+        best = trial if best is None or trial.loss < best.loss else best
+        ended = monitor.record(best.loss, lambda fit=best: assemble(fit))  # type: ignore[misc]
+        yield trial
+        if ended is not None:
+            return
+
+
+def whitened_directions(array: Any, estimate: Any, rng: np.random.Generator) -> Any:
     """Directions (k, k) by whitening with a definite combination of slices, then diagonalizing.
 
     Parameters
     ----------
-    core : SymmetricCore of dimension k
+    array : (k, ..., k) symmetric tensor
     estimate : (k, k) rough directions, from which the combination is chosen
     rng : draws the start of the diagonalization
     """
-    array, size = core.array, core.array.shape[0]
+    size = array.shape[0]
     units = estimate / np.maximum(np.linalg.norm(estimate, axis=0), 1e-300)
     duals = np.linalg.pinv(units).T
     merged = array.reshape(size * size, -1)
     powers = duals
-    for _ in range(core.order - 3):
+    for _ in range(array.ndim - 3):
         powers = (powers[:, None, :] * duals[None, :, :]).reshape(-1, duals.shape[1])
     parts = (merged @ powers).reshape(size, size, -1)
     signs = np.sign(np.einsum("abj,aj,bj->j", parts, duals, duals))
@@ -222,13 +193,10 @@ def whitened_directions(core: SymmetricCore, estimate: Any, rng: np.random.Gener
     values = np.maximum(np.abs(values), 1e-15 * np.abs(values).max())
     whitened = array
     projection = vectors / np.sqrt(values)
-    for _ in range(core.order):
+    for _ in range(array.ndim):
         whitened = np.tensordot(whitened, projection, axes=(0, 0))
-    slices = slices_of(exactly_symmetric(whitened), None)
-    total = float(np.vdot(slices, slices))
-    rule = StoppingRule(_JACOBI_TOLERANCE, _JACOBI_SWEEPS, floor=1e-30 * total)
-    state, _ = iterate(sweep, start_of(slices, rng), rule)
-    return (vectors * np.sqrt(values)) @ state.vectors.T
+    found = diagonalize(slices_of(exactly_symmetric(whitened), None), rng)
+    return (vectors * np.sqrt(values)) @ found.vectors
 
 
 def _supported(array: Any, epsilon: float) -> Any:

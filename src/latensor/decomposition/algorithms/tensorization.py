@@ -18,6 +18,7 @@ from latensor.decomposition.algorithms.symmetric import (
     symmetric_tensor,
 )
 from latensor.decomposition.auto.automatic import Automatic
+from latensor.decomposition.auto.core import exact_residual
 from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import refuse_rank
@@ -83,7 +84,7 @@ class Tensorization:
         if not symmetric:
             group_modes(data.shape, refuse_rank(rank))
             start = algebra(data, rank, rng)
-            if start.residual <= 1e5 * machine_epsilon(data.reference) or self.refine < 1:
+            if start.residual <= exact_residual(machine_epsilon(data.reference)) or self.refine < 1:
                 return replace(start, method=name)
             fitted = Automatic(max_iter=self.refine)(data, rank, rng, callback, init=start.tensor)
             return replace(fitted, method=name)

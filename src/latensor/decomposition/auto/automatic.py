@@ -10,11 +10,12 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, is_complex, to_host
+from latensor.decomposition.algorithms.als import AlternatingLeastSquares
 from latensor.decomposition.auto.complete import WILD, Completion, complete_entries, wildness
 from latensor.decomposition.auto.constrained import Constraints, fit_constrained
 from latensor.decomposition.auto.core import EXACT, Fit, Task
 from latensor.decomposition.auto.pipeline import run
-from latensor.decomposition.optimize.iteration import Callback, Monitor
+from latensor.decomposition.optimize.iteration import ROUGH, SLOW, Callback, Monitor
 from latensor.decomposition.optimize.masked import (
     Observed,
     observe,
@@ -41,13 +42,8 @@ from latensor.decomposition.setup import (
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
 
-# Iterations of a constrained fit where the caller sets no limit, and its tolerance at most.
-_CONSTRAINED_ITERATIONS, _CONSTRAINED_TOL = 500, 1e-8
-# A component so many times as large as the data is cancelled by others. The penalty that prevents
-# it, relative to the data, and the fraction by which the residual may rise for that.
-_RUNAWAY = 10.0
+# Penalty, relative to the data, that keeps components from growing while others cancel them.
 _SMALL_RIDGE = 1e-6
-_HARDLY = 1e-3
 
 
 @dataclass(frozen=True)
@@ -153,7 +149,7 @@ class Automatic:
         elif isinstance(problem, Observed):
             return self._observed(data, problem, rank, rng, monitor, constraints)
         else:
-            begin = Automatic(tol=1e-5, thorough=False)(data, rank, rng)
+            begin = Automatic(tol=ROUGH, thorough=False)(data, rank, rng)
             rows = starting_factors(begin, problem.shape, rank, free[-1])
             rows = nonnegative_part(balanced(rows), signed) if signed else rows
         rows = rows if fixed else balanced(rows)
@@ -168,8 +164,9 @@ class Automatic:
         monitor: Monitor,
         trial: bool = False,
     ) -> Fit:
-        tol = min(self.tol, _CONSTRAINED_TOL)
-        limit = _CONSTRAINED_ITERATIONS if self.max_iter is None else self.max_iter
+        sweeps = AlternatingLeastSquares()
+        tol = min(self.tol, sweeps.tol)
+        limit = sweeps.max_iter if self.max_iter is None else self.max_iter
         native = [problem.native(row) for row in rows]
         return fit_constrained(
             problem, native, constraints, tol, limit, monitor, data.reference, trial
@@ -231,7 +228,7 @@ class Automatic:
         """
         sizes = np.prod([row_norms(factor) for factor in fit.factors], axis=0)
         norm = float(np.sqrt(observed.squared_norm))
-        if constraints.ridge or constraints.nonnegative or sizes.max() <= _RUNAWAY * norm:
+        if constraints.ridge or constraints.nonnegative or sizes.max() <= WILD * norm:
             return fit
         ridge = _SMALL_RIDGE * norm ** (2.0 - 2.0 / len(observed.shape))
         silent = Monitor(observed.squared_norm)
@@ -239,7 +236,7 @@ class Automatic:
             data, observed, balanced(fit.factors), replace(constraints, ridge=ridge), silent
         )
         loss = bounded.loss - ridge * _squared_size(bounded.factors)
-        allowed = (1.0 + _HARDLY) ** 2 * fit.loss
+        allowed = (1.0 + SLOW) ** 2 * fit.loss
         return _unproved(replace(bounded, loss=loss)) if loss <= allowed else fit
 
 

@@ -6,17 +6,12 @@ from dataclasses import replace
 from math import prod
 
 from latensor.decomposition.algorithms.als import compress
-from latensor.decomposition.auto.core import LOSSLESS, Core, NoiseFloor, Task
+from latensor.decomposition.auto.core import Core, NoiseFloor, Task
 from latensor.decomposition.optimize.problem import DenseProblem, widened
 from latensor.decomposition.optimize.starts import overdetermined, parameters
-from latensor.decomposition.setup import assemble
-from latensor.decomposition.subspace.compression import Compression, compress_to_signal
+from latensor.decomposition.setup import CHEAP_ENTRIES, assemble
+from latensor.decomposition.subspace.compression import LOSSLESS, Compression, compress_to_signal
 from latensor.decomposition.subspace.narrowing import Directions, narrowed, refine_subspace, visible
-
-# Tolerance on a core that holds all of the tensor.
-_LOSSLESS_TOL = 1e-12
-# Entries from which a sweep is so expensive that starts are not compared.
-_LARGE = 1 << 17
 
 
 def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
@@ -52,7 +47,7 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
 def _signal(problem: DenseProblem, rank: int) -> Compression | None:
     """A large tensor without the directions that are noise, where the rank leaves any."""
     narrow = [min(d, rank) for d in problem.shape]
-    if prod(problem.shape) < _LARGE or not overdetermined(narrow, rank):
+    if prod(problem.shape) < CHEAP_ENTRIES or not overdetermined(narrow, rank):
         return None
     return compress_to_signal(problem.tensor, rank, problem.squared_norm)
 
@@ -65,7 +60,7 @@ def _with_floor(
         variance = compression.base / (prod(shape) - compression.core.size)
     lossless = compression.base <= LOSSLESS * task.problem.squared_norm
     floor = None if lossless else NoiseFloor(shape, variance, sharp)
-    cheap = not compression.clear or compression.core.size < _LARGE
+    cheap = not compression.clear or compression.core.size < CHEAP_ENTRIES
     return _as_core(task, compression, floor, cheap)
 
 
@@ -81,7 +76,7 @@ def _as_core(
         task.rng,
         task.monitor,
         lambda factors: assemble(reference, compression.expand(factors)),
-        _LOSSLESS_TOL if lossless else task.tol,
+        LOSSLESS if lossless else task.tol,
         floor,
         cheap,
     )

@@ -13,6 +13,10 @@ from latensor.decomposition.auto.core import Fit
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import (
     CONVERGED_PROMISE,
+    MOST_ITERATIONS,
+    ROUGH,
+    SLOW,
+    TRIAL_STEPS,
     Monitor,
     StoppingRule,
     iterate,
@@ -22,13 +26,6 @@ from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.setup import assemble
 from latensor.tensors.cp import CPTensor
-
-# Gains below which sweeps of free factors make way for Levenberg-Marquardt; see `converge`.
-_SLOW = 1e-3
-# Levenberg-Marquardt steps, and those of a trial: where 25 do not end it, it is in a swamp.
-_MOST_STEPS, _TRIAL_STEPS = 100, 25
-# Gains at which the sweeps of a trial end: optima are told apart by a thousandth.
-_TRIAL_TOL = 1e-6
 
 
 @dataclass(frozen=True)
@@ -65,9 +62,9 @@ def fit_constrained(
     sweeps = Sweeps(problem, modes, ridge, constraints.nonnegative)
     floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
     signed = bool(constraints.nonnegative)
-    rule = StoppingRule(_SLOW, max_iter, 2, floor)
+    rule = StoppingRule(SLOW, max_iter, 2, floor)
     if signed and trial:
-        rule = StoppingRule(max(tol, _TRIAL_TOL), max_iter, 3, floor)
+        rule = StoppingRule(max(tol, ROUGH), max_iter, 3, floor)
     elif signed:
         proof = partial(
             has_converged,
@@ -94,7 +91,7 @@ def fit_constrained(
     rule = replace(
         rule,
         tol=steps.tol,
-        max_iter=min(max_iter, _TRIAL_STEPS if trial else _MOST_STEPS),
+        max_iter=min(max_iter, TRIAL_STEPS if trial else MOST_ITERATIONS),
         patience=2,
         proof=steps.converged,
     )

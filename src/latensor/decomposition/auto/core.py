@@ -24,8 +24,11 @@ from latensor.tensors.cp import CPTensor
 # Squared residual, relative to the tensor, at which a fit is exact: (5e5 eps)^2. No local optimum
 # comes near it, and rounding in the Grams keeps some solved problems above anything smaller.
 EXACT = 1e-20
-# Energy outside a core, relative, below which it holds all of the tensor.
-LOSSLESS = 1e-12
+
+
+def exact_residual(epsilon: float) -> float:
+    """Relative residual at which a fit of entries with this rounding error is exact."""
+    return float(max(EXACT**0.5, 10 * epsilon))
 
 
 @dataclass(frozen=True)
@@ -141,8 +144,8 @@ class Core:
         return EXACT * self.problem.squared_norm
 
     def unmonitored(self) -> Core:
-        """The same core for trials, without callback and history."""
-        return replace(self, monitor=replace(self.monitor, callback=None, history=[]))
+        """The same core for trials, which nobody is told about."""
+        return replace(self, monitor=Monitor(self.monitor.squared_norm, base=self.monitor.base))
 
     def report(self, fit: Fit) -> Fit:
         """A fit, after the callback has been called with it."""

@@ -5,17 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
-from latensor.decomposition.auto.converge import descend
-from latensor.decomposition.auto.core import EXACT, LOSSLESS, Core, Fit, Task
-from latensor.decomposition.optimize.iteration import StoppingRule, iterate
+from latensor.decomposition.auto.converge import LARGEST_RANK, descend
+from latensor.decomposition.auto.core import EXACT, Core, Fit, Task
+from latensor.decomposition.optimize.iteration import (
+    CONVERGED_STEPS,
+    MOST_ITERATIONS,
+    TRIAL_STEPS,
+    StoppingRule,
+    iterate,
+)
 from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
 from latensor.decomposition.result import Status
 from latensor.decomposition.setup import assemble, assembler
-
-# Steps over the whole tensor.
-_FINISHING_STEPS = 30
-# Fraction of the loss by which a target may be missed for the finish to go on to rounding.
-_NEAR_TARGET, _ROUNDING_TOL = 1e-5, 1e-13
+from latensor.decomposition.subspace.compression import LOSSLESS
 
 
 def finish(task: Task, core: Core, fit: Fit) -> Fit:
@@ -26,7 +28,8 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
         if reached or monitor.ended is not None:
             return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
         if fit.status is Status.MAX_ITER:  # a trial that won was followed no further than that
-            fit = descend(core.problem, fit, core.tol, _FINISHING_STEPS, monitor, core.assemble)
+            most = MOST_ITERATIONS if core.rank <= LARGEST_RANK else TRIAL_STEPS
+            fit = descend(core.problem, fit, core.tol, most, monitor, core.assemble)
         return fit
     expanded = [problem.native(f) for f in compression.expand(fit.factors)]
     fit = Fit(balanced(expanded), fit.loss + compression.base, fit.status)
@@ -50,7 +53,8 @@ def _finish_on_tensor(task: Task, fit: Fit) -> Fit:
     fit = Fit(point.factors, point.loss)
     if monitor.ended is not None:
         return replace(fit, status=monitor.ended)
+    # A target within what CONVERGED leaves open is worth going on for, down to rounding.
     gap = fit.loss - monitor.target_loss()
-    tol = _ROUNDING_TOL if gap <= _NEAR_TARGET * fit.loss else task.tol
+    tol = problem.epsilon if gap <= CONVERGED_STEPS * task.tol * fit.loss else task.tol
     together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
-    return descend(problem, fit, tol, _FINISHING_STEPS, monitor, together, near=True)
+    return descend(problem, fit, tol, MOST_ITERATIONS, monitor, together, near=True)

@@ -14,7 +14,7 @@ from math import prod
 import numpy as np
 
 from latensor.arrays import Array, one_blas_thread
-from latensor.decomposition.algorithms.als import random_factors
+from latensor.decomposition.algorithms.als import AlternatingLeastSquares, random_factors
 from latensor.decomposition.auto.compress import compress_to_core
 from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Core, Fit, Task
@@ -31,8 +31,6 @@ from latensor.decomposition.subspace.compression import LARGEST_CORE, compressed
 
 # A matrix no wider than this is decomposed by one dense singular value decomposition.
 _DIRECT_SVD = 1000
-# Sweeps over a tensor that is too large to be compressed.
-_UNCOMPRESSED_SWEEPS = 500
 
 
 def run(task: Task) -> Fit:
@@ -99,7 +97,7 @@ def fit_uncompressed(task: Task) -> Fit:
     sweeps = Sweeps(problem)
     drawn = random_factors(task.rng, problem.shape, task.rank, task.data.reference)
     start = sweeps.start([problem.native(f) for f in drawn])
-    rule = StoppingRule(task.tol, _UNCOMPRESSED_SWEEPS, 3)
+    rule = StoppingRule(task.tol, AlternatingLeastSquares().max_iter, 3)
     give = assembler(task.data.reference)
     point, status = iterate(sweeps.extrapolated, start, rule, task.monitor, give)
     fit = Fit(point.factors, point.loss, status)

@@ -9,10 +9,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Core, Fit, component_costs
 from latensor.decomposition.optimize.starts import leading_rank_one, random_start
-from latensor.decomposition.optimize.sweeps import Sweeps, balanced
-
-# Sweeps that refit the others before a component is added from the residual.
-_SWEEPS_PER_COMPONENT = 5
+from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced
 
 
 def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "residual") -> Fit:
@@ -35,7 +32,7 @@ def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "
         return Fit(point.factors, point.loss)
     point = sweeps.start(kept)
     for _ in remove:
-        for _ in range(_SWEEPS_PER_COMPONENT):
+        for _ in range(FEW_SWEEPS):
             point = sweeps.extrapolated(point)
         rows, energy = leading_rank_one(core.problem.residual(point.factors), core.rng)
         scale = energy ** (0.5 / len(rows))

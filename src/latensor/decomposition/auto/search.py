@@ -10,22 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle
 
-from latensor.decomposition.auto.converge import follow
+from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Core, Fit, component_costs
 from latensor.decomposition.auto.replace import misplaced, replace_components, weakest
+from latensor.decomposition.optimize.iteration import ROUGH, SLOW
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import leading_rank_one
 
 # Fractions of the components that trials replace: all of them at random, the cheapest to miss. Half
 # of them brought three of eight fits of ten among twenty components back to where they were.
 _FRACTIONS = (1.0, 0.2)
-_SAME_OPTIMUM = 1e-5
-_AGREEMENTS, _DISAGREEMENTS = 3, 5
+# Trials in a row that gain nothing: then the search has stopped paying.
+_FRUITLESS = 3
 # A residual whose leading rank-one term has this fraction of what the weakest component is worth
-# may need a component there. Swaps are kept only where they lower the loss by the other figure.
+# may need a component there.
 _WORTH_TRYING = 0.1
-_WORTH_KEEPING = 1e-3
-_MOST_SWAPS = 4
 # Entries times rank up to which a tensor that could not be compressed is worth other starts.
 _SMALL_TENSOR = 1 << 18
 
@@ -42,7 +41,7 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     work = core.problem.tensor.size * core.rank
     if not thorough or not (core.cheap or work <= _SMALL_TENSOR) or core.accepts(best):
         return
-    rule = Multistart(_SAME_OPTIMUM, _AGREEMENTS, _DISAGREEMENTS, base=core.monitor.base)
+    rule = Multistart(ROUGH, _FRUITLESS, _FRUITLESS, base=core.monitor.base)
     found = rule.search(best, _others(core, best))
     if found.state is not best:
         best = core.report(found.state)
@@ -51,7 +50,7 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
 
 def _others(core: Core, fit: Fit) -> Iterator[Fit]:
     """Fits from other starts, each from the best one so far."""
-    silent, best = core.unmonitored(), fit
+    best = fit
     for fraction in cycle(_FRACTIONS):
         if core.monitor.ended is not None:
             return
@@ -60,7 +59,7 @@ def _others(core: Core, fit: Fit) -> Iterator[Fit]:
             start = replace_components(core, best, range(core.rank), "random")
         else:
             start = replace_components(core, best, misplaced(best.factors, count))
-        other, _ = follow(silent, start, best.loss)
+        other = converge(core.unmonitored(), start, best.loss)
         best = min(best, other, key=lambda f: f.loss)
         yield other
 
@@ -70,10 +69,7 @@ def _swapped(core: Core, fit: Fit) -> Fit:
 
     For tensors that are fitted whole, over which a trial costs as much as the fit itself.
     """
-    silent = core.unmonitored()
-    for _ in range(_MOST_SWAPS):
-        if core.monitor.ended is not None or fit.loss <= core.smallest or core.rank < 3:
-            break
+    while core.monitor.ended is None and fit.loss > core.smallest and core.rank > 2:
         enough = _WORTH_TRYING * component_costs(fit.factors).min()
         if fit.loss <= enough:  # and no part of the residual is larger than it
             break
@@ -81,8 +77,8 @@ def _swapped(core: Core, fit: Fit) -> Fit:
         if energy <= enough:
             break
         start = replace_components(core, fit, weakest(fit.factors, 2))
-        trial, _ = follow(silent, start, fit.loss)
-        if trial.loss >= fit.loss * (1 - _WORTH_KEEPING):
+        trial = converge(core.unmonitored(), start, fit.loss)
+        if trial.loss >= fit.loss * (1 - SLOW):
             break
         fit = core.report(trial)
     return fit

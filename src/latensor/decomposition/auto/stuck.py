@@ -15,16 +15,10 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Core, Fit, Task
-from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.iteration import ROUGH, Monitor
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.sweeps import row_norms
 from latensor.tensors.dense import DenseTensor
-
-# Components to take out: those whose cosines in two modes multiply to more than this, ...
-_ALIKE = 0.15
-# ... and this fraction of all, those that the residual pulls hardest; at most half the dimensions.
-_PULLED = 0.025
-_TOL = 1e-5
 
 
 def unstick(core: Core, fit: Fit) -> Fit:
@@ -40,7 +34,7 @@ def unstick(core: Core, fit: Fit) -> Fit:
         len(chosen),
         core.rng,
         Monitor(rest.squared_norm),
-        _TOL,
+        ROUGH,
         False,
     )
     found = run(task)
@@ -48,8 +42,17 @@ def unstick(core: Core, fit: Fit) -> Fit:
     return Fit(tuple(joined), found.loss)
 
 
+def most_suspicious(core: Core) -> int:
+    """How many components are taken out at most: half as many as dimensions."""
+    return max(min(core.shape) // 2, 2)
+
+
 def suspicious(core: Core, factors: Sequence[Array]) -> Array:
-    """The components that may be in the wrong place, at most half as many as dimensions."""
+    """The components that may be in the wrong place.
+
+    Half of them are those that the residual pulls hardest; the others those most like another one
+    in two modes.
+    """
     units = [f / np.maximum(row_norms(f), np.finfo(float).tiny)[:, None] for f in factors]
     cosines = [np.abs(u @ u.conj().T) for u in units]
     for cosine in cosines:
@@ -57,7 +60,6 @@ def suspicious(core: Core, factors: Sequence[Array]) -> Array:
     alike = np.max([(a * b).max(axis=1) for a, b in combinations(cosines, 2)], axis=0)
     products = DenseProblem(core.problem.residual(factors)).products(units)
     pulls = np.max([row_norms(products.mttkrp(m)) for m in range(len(units))], axis=0)
-    most = max(min(core.shape) // 2, 1)
-    pulled = np.argsort(-pulls)[: max(int(np.ceil(_PULLED * len(pulls))), 2)]
-    pairs = np.argsort(-alike)[: int(np.sum(alike > _ALIKE))]
+    most = most_suspicious(core)
+    pulled, pairs = np.argsort(-pulls)[: most // 2], np.argsort(-alike)
     return np.array(list(dict.fromkeys([*pulled, *pairs]))[:most])

@@ -23,7 +23,7 @@ from latensor.decomposition.optimize.iteration import Callback, Monitor, Stoppin
 from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.decomposition.optimize.problem import DenseProblem, Problem
 from latensor.decomposition.optimize.solves import hadamard_of_others
-from latensor.decomposition.optimize.sweeps import balanced
+from latensor.decomposition.optimize.sweeps import MOMENTUM, balanced, faster
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
     as_problem,
@@ -193,7 +193,7 @@ class _Point:
     factors: tuple[Array, ...]
     loss: float
     previous: tuple[Array, ...] | None = None
-    momentum: float = 0.5
+    momentum: float = MOMENTUM
 
 
 def _sweeps(data: Contractible, mask: object, by_mode: Sequence[Constraint]) -> _Sweeps:
@@ -314,7 +314,7 @@ class _Sweeps:
             reached = self.sweep([f + step * (f - p) for f, p in pairs])
             loss = self.loss(reached)
             if loss < point.loss:
-                return _Point(reached, loss, point.factors, min(1.15 * step, 0.98))
+                return _Point(reached, loss, point.factors, faster(step))
             point = replace(point, momentum=0.5 * step)
         reached = self.sweep(point.factors)
         loss = self.loss(reached)

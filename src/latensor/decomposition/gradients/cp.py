@@ -18,11 +18,13 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.gradients.curvature import solve_curvature
+from latensor.decomposition.gradients.curvature import (
+    LEAST_CURVATURE,
+    NEWTON_STEPS,
+    solve_curvature,
+)
 from latensor.exceptions import NotIdentifiableError
 
-# Newton steps to the stationary point, each of which doubles the digits.
-_NEWTON_STEPS = 25
 # How far, relative to its factors, a result may be from the stationary point whose gradient it
 # gets. With tol=1e-7 results are within about 1e-3 of it.
 _NEAR = 1e-2
@@ -81,9 +83,10 @@ class CPGradient:
                 "Lower the rank"
             )
         start = self._start()
+        start.refuse_dependence()
         point = start
         size = point.size()
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(NEWTON_STEPS):
             downhill = -point.flat(point.slopes())
             rounding = 1e-15 * size
             try:
@@ -249,6 +252,17 @@ class _Point:
             for bound, block, slope in zip(self.bounded, self.free, self.slopes(), strict=True)
         ]
         return self.flat(rows)
+
+    def refuse_dependence(self) -> None:
+        """Refuse components that are parallel in all modes but one: any sum of them fits."""
+        for gram in self._grams:
+            scale = np.sqrt(gram.diagonal().real)
+            values = np.linalg.eigvalsh(gram / np.outer(scale, scale))
+            if values[0] <= LEAST_CURVATURE * values[-1]:
+                raise NotIdentifiableError(
+                    "no gradient: components are parallel in all modes but one, so that many "
+                    "others fit as well. Lower the rank or add a ridge"
+                )
 
     def refuse_kinks(self) -> None:
         """Refuse bounds that are about to let go: there the solution has no derivative."""

@@ -13,6 +13,8 @@ from latensor.exceptions import NotIdentifiableError
 # Rounding of the right-hand side is magnified by the inverse of the smallest curvature relative to
 # the largest: above this ratio gradients keep six digits.
 LEAST_CURVATURE = float(np.finfo(float).eps) / 1e-6
+# Newton steps to the stationary point, each of which doubles the digits.
+NEWTON_STEPS = 25
 # Relative residual at which a system counts as solved.
 _SOLVED = 1e-11
 # Conjugate-gradient steps per unknown: rounding makes them need more than the one of exact numbers.

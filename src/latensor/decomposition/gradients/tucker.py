@@ -15,10 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from latensor.decomposition.gradients.curvature import LEAST_CURVATURE, solve_curvature
+from latensor.decomposition.gradients.curvature import (
+    LEAST_CURVATURE,
+    NEWTON_STEPS,
+    solve_curvature,
+)
 from latensor.exceptions import NotIdentifiableError
 
-_NEWTON_STEPS = 25
 # How far in radians a result may be from the stationary subspaces whose gradient it gets: with
 # tol=1e-4 it is within about 0.02 of them on tensors without structure.
 _NEAR = 0.1
@@ -74,7 +77,7 @@ class TuckerGradient:
         factors = tuple(None if f is None else f.astype(wide) for f in self.factors)
         point = _Subspaces(self.tensor.astype(wide) / self._scale, factors)
         moved = 0.0
-        for _ in range(_NEWTON_STEPS):
+        for _ in range(NEWTON_STEPS):
             slopes = {
                 mode: point.outside(mode, point.partial(mode) @ _unfold(point.core, mode).conj().T)
                 for mode in point.modes

@@ -22,6 +22,17 @@ from latensor.tensors.cp import CPTensor
 # bends, or the residual is large, later steps may gain a few times as much as the first promises.
 CONVERGED_STEPS = 50
 CONVERGED_PROMISE = 0.2
+# Gains, relative to the loss, that are slow, and differences of optima that count. Sweeps make way
+# for Levenberg-Marquardt after two in a row, of which one step costs about ten sweeps of a core
+# and is worth dozens.
+SLOW = 1e-3
+# Relative tolerance of fits that are only compared, and of losses that are those of one optimum.
+ROUGH = 1e-5
+# Sweeps or Levenberg-Marquardt steps of one stage: where so many do not end it, it is in a swamp.
+MOST_ITERATIONS = 100
+# Levenberg-Marquardt steps of a trial. It is on course while as many times its gain over such a
+# fraction of all its iterations would take it where it has to come.
+TRIAL_STEPS, _LOOKS = 25, 5
 # Steps whose gains are compared with those of as many before, to extrapolate what is left.
 _WINDOW = 5
 
@@ -128,6 +139,8 @@ class StoppingRule:
         without which the stage ends as MAX_ITER. None for trials, which small decreases end;
         "extrapolation" where the decreases, continued geometrically, have to be small as well
     persistent : bool, whether to go on, twice as patient, where the proof fails
+    beat : float, a trial ends where it is not on course below this loss. That costs a fifth of what
+        finishing every trial does, and loses few winners
     """
 
     tol: float
@@ -137,6 +150,7 @@ class StoppingRule:
     plateau: float = np.inf
     proof: Callable[[Any], bool] | Literal["extrapolation"] | None = None
     persistent: bool = False
+    beat: float = np.inf
 
 
 def iterate(
@@ -167,6 +181,10 @@ def iterate(
                 return state, ended
         if state.loss <= rule.floor or getattr(state, "stationary", False):
             return state, Status.CONVERGED
+        back = rule.max_iter // _LOOKS
+        ahead = _LOOKS * (losses[-1 - back] - state.loss) if len(losses) > back else np.inf
+        if state.loss - ahead > rule.beat:
+            return state, Status.STOPPED
         small = before - state.loss <= rule.tol * max(before + base, 0.0)
         slow = slow + 1 if small and state.loss <= rule.plateau else 0
         if slow >= patience:

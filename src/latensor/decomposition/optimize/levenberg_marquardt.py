@@ -31,10 +31,10 @@ _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
 # Unknowns up to which a Cholesky factorization costs less than some sixty products with J'J.
 _DIRECT = 300
-# Damping relative to the mean diagonal of J'J: at the start, least, and most (so that further steps
-# from a point that has converged stay finite); and that of a start near an optimum.
-_FIRST, _LEAST, _MOST = 1e-3, 1e-15, 1e12
-UNDAMPED = 1e-6
+# Damping relative to the mean diagonal of J'J: at the start, and at a start near an optimum. It
+# stays between rounding and its inverse, so that steps from a point that has converged are finite.
+_FIRST, UNDAMPED = 1e-3, 1e-6
+_ROUNDING = float(np.finfo(np.float64).eps)
 # Convergence is judged with the damping eps^(3/4), at which rounding of the gradient promises no
 # more than eps^(5/4) of the squared norm, and with more and more exact conjugate-gradient steps.
 # Judged at 1e-6, 3 of 300 fits of noise were called converged on promises 300 times too small.
@@ -134,10 +134,12 @@ class LevenbergMarquardt:
             if gain > 0:
                 ratio = min(gain / max(promised, np.finfo(float).tiny), 2.0)
                 damping *= max(1.0 / 3.0, 1.0 - (2.0 * ratio - 1.0) ** 3)
-                return Iterate(parameters, loss, equations, max(damping, _LEAST * scale))
+                return Iterate(parameters, loss, equations, max(damping, _ROUNDING * scale))
             damping *= growth
             growth *= 2.0
-        return replace(point, damping=min(damping, _MOST * scale), growth=min(growth, _MOST))
+        return replace(
+            point, damping=min(damping, scale / _ROUNDING), growth=min(growth, 1 / _ROUNDING)
+        )
 
     def converged(self, point: Iterate) -> bool:
         """Whether nothing is left to gain at a point, by the quadratic model without damping."""

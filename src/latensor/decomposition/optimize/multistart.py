@@ -30,27 +30,28 @@ class Multistart:
     ----------
     tolerance : float, relative difference of two losses that have found the same optimum
     agreements : int, so many end the search
-    disagreements : int, so many end it without an answer; None for as many as there are starts
+    fruitless : int, so many in a row that gain no more than that end it; None for as many as there
+        are starts
     enough : float, loss below which nothing is left to look for
     base : float, added to every loss before they are compared
     """
 
     tolerance: float
     agreements: int = 1
-    disagreements: int | None = None
+    fruitless: int | None = None
     enough: float = 0.0
     base: float = 0.0
 
     def search(self, first: StateT, others: Iterable[StateT]) -> Best[StateT]:
         """The best of a first state and of as many others as it takes."""
-        best, same, different = first, 0, 0
+        best, same, different, fruitless = first, 0, 0, 0
         for other in others if first.loss > self.enough else ():
-            agree = abs(other.loss - best.loss) <= self.tolerance * (best.loss + self.base)
+            gain = best.loss - other.loss
+            agree = abs(gain) <= self.tolerance * (best.loss + self.base)
             same, different = same + agree, different + (not agree)
-            if other.loss < best.loss:
+            fruitless = fruitless + 1 if agree or gain < 0 else 0
+            if gain > 0:
                 best = other
-            if same >= self.agreements or best.loss <= self.enough:
-                break
-            if self.disagreements is not None and different >= self.disagreements:
+            if same >= self.agreements or best.loss <= self.enough or fruitless == self.fruitless:
                 break
         return Best(best, same, different)

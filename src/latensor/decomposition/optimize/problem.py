@@ -19,11 +19,6 @@ from latensor.decomposition.optimize.solves import hadamard_of_others, solve_gra
 from latensor.tensors.contractible import Contractible, Sweep
 from latensor.tensors.dense import DenseTensor
 
-# Relative loss below which the cheap formula for it loses its digits to rounding: at least this,
-# and so many times the machine epsilon.
-_CANCELLATION = 1e-9
-_LOST_DIGITS = 1e3
-
 
 class Products(Protocol):
     """The mttkrps of a tensor with factors that are replaced one by one."""
@@ -84,13 +79,13 @@ class CompleteProblem(Problem, Protocol):
 def gram_loss(
     problem: Any, factors: Sequence[Array], grams: Sequence[Array], product: Array, mode: int
 ) -> float:
-    """|T|^2 - 2 <T, M> + |M|^2, entry by entry where that difference loses its digits."""
+    """|T|^2 - 2 <T, M> + |M|^2, entry by entry where that difference loses half its digits."""
     model = grams[0].real.copy() if len(grams) == 1 else np.multiply(grams[0], grams[1])
     for gram in grams[2:]:
         model = model * gram
     total = problem.squared_norm
     loss = total - 2.0 * problem.inner(product, factors[mode]) + float(model.sum().real)
-    if loss < max(_CANCELLATION, _LOST_DIGITS * problem.epsilon) * total:
+    if loss < problem.epsilon**0.5 * total:
         explicit = problem.explicit_loss(factors)
         loss = max(loss, 0.0) if explicit is None else explicit
     return float(loss)

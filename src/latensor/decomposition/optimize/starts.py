@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.arrays.subspace import real_columns
 from latensor.decomposition.optimize.problem import (
     DenseProblem,
     contract_rows,
@@ -23,8 +24,8 @@ from latensor.decomposition.optimize.problem import (
 from latensor.decomposition.optimize.solves import pseudo_inverse
 
 _POWER_STEPS = 3
-# Order up to which all ways to merge modes are looked through.
-_MERGED_ORDER = 8
+# Order up to which all 3^order ways to merge modes are looked through.
+_MERGED_ORDER = 10
 # Entries per parameter that a core must have for noise to be measured.
 _ENTRIES = 2
 
@@ -96,8 +97,8 @@ def pencil_start(core: Array, rank: int) -> tuple[Array, ...] | None:
         return None
     if not np.isfinite(vectors).all():
         return None
-    if vectors.dtype.kind == "c" and core.dtype.kind != "c":
-        vectors = _real_columns(vectors)
+    if core.dtype.kind != "c":
+        vectors = real_columns(vectors)
     components = (vectors.T @ inside.reshape(rank, -1)).reshape(
         rank, *(core.shape[m] for m in order[len(groups[0]) :])
     )
@@ -124,14 +125,6 @@ def _leading_rows(matrix: Array, count: int) -> Array:
         return np.eye(count, dtype=matrix.dtype)
     _, vectors = np.linalg.eigh(matrix @ matrix.conj().T)
     return np.ascontiguousarray(vectors[:, ::-1][:, :count].T)
-
-
-def _real_columns(vectors: Array) -> Array:
-    """Real and imaginary parts in place of complex conjugate pairs of eigenvectors."""
-    result = vectors.real.copy()
-    pairs = np.flatnonzero(np.abs(vectors.imag).max(axis=0) > 0)
-    result[:, pairs[1::2]] = vectors.imag[:, pairs[::2]]
-    return result
 
 
 def rank_one_rows(components: Array, steps: int = _POWER_STEPS) -> list[Array]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -16,8 +17,19 @@ from latensor.arrays import Array, is_numpy, like, to_host
 from latensor.decomposition.optimize.nonnegative import nonnegative_rows
 from latensor.decomposition.optimize.problem import Problem
 
-# A sweep that gains goes on a little further ahead next time, up to nearly the whole last change.
+# Sweeps that bring a rough start, or what is left of a fit, near the next optimum.
+FEW_SWEEPS = 5
+# Sweeps start ahead of where they are by a fraction of the last change, half of it at first. One
+# that gains goes on a little further ahead next time, up to nearly the whole change.
+MOMENTUM = 0.5
 _FASTER, _FURTHEST = 1.15, 0.98
+
+
+def faster(momentum: Any) -> Any:
+    """The momentum, one or many, after a sweep from ahead that gained."""
+    further = np.minimum(_FASTER * momentum, _FURTHEST)
+    # A plain number leaves single precision as it is, one of NumPy widens it.
+    return further if np.ndim(momentum) else float(further)
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class Point:
     grams: tuple[Array, ...]
     loss: float
     previous: tuple[Array, ...] | None = None
-    momentum: float = 0.5
+    momentum: float = MOMENTUM
 
 
 @dataclass(frozen=True)
@@ -102,8 +114,7 @@ class Sweeps:
             grams = tuple(self.problem.gram(f) for f in ahead)
             reached = self.sweep(Point(tuple(ahead), grams, point.loss))
             if reached.loss < point.loss:
-                momentum = min(step * _FASTER, _FURTHEST)
-                return replace(reached, previous=point.factors, momentum=momentum)
+                return replace(reached, previous=point.factors, momentum=faster(step))
             point = replace(point, momentum=0.5 * step)
         return replace(self.sweep(point), previous=point.factors)
 

@@ -76,7 +76,7 @@ class SymmetricSweeps:
         gram = self.problem.gram(factor) ** self.order
         model = float(np.real(weights.conj() @ gram.T @ weights))
         loss = self.problem.squared_norm - 2.0 * float(np.real(weights.conj() @ inner)) + model
-        if loss < 1e-9 * self.problem.squared_norm and is_numpy(factor):
+        if loss < self.problem.epsilon**0.5 * self.problem.squared_norm and is_numpy(factor):
             first = factor * weights[:, None]
             explicit = self.problem.explicit_loss((first, *((factor,) * (self.order - 1))))
             if explicit is not None:

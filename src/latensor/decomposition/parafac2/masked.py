@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from latensor.decomposition.optimize.sweeps import MOMENTUM, faster
 from latensor.decomposition.parafac2.sweeps import (
     Factors,
     Slices,
@@ -21,7 +22,6 @@ from latensor.decomposition.parafac2.sweeps import (
     stack_rows,
 )
 
-_GROWTH, _LARGEST_MOMENTUM = 1.15, 0.98
 _COMPLETION_SWEEPS = 100
 
 
@@ -33,7 +33,7 @@ class Imputed:
     filled: Any
     loss: float
     previous: tuple[Factors, Any] | None = None
-    momentum: float = 0.5
+    momentum: float = MOMENTUM
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class ObservedSlices:
                 return replace(
                     reached,
                     previous=(state.factors, state.filled),
-                    momentum=min(_GROWTH * state.momentum, _LARGEST_MOMENTUM),
+                    momentum=faster(state.momentum),
                 )
             state = replace(state, momentum=0.5 * state.momentum)
         reached = self._swept(state.factors, state.filled)

@@ -19,10 +19,10 @@ from typing import Any
 import numpy as np
 
 from latensor.decomposition.optimize.nonnegative import nonnegative_rows
+from latensor.decomposition.optimize.sweeps import MOMENTUM, faster
 
 # How far ahead a sweep starts in the direction of the last change: grown while that pays. Largest
 # fits of noise 50 % and rank 8 take 200 sweeps with this, 3,000 without.
-_FIRST_MOMENTUM, _GROWTH, _LARGEST_MOMENTUM = 0.5, 1.15, 0.98
 # Plain sweeps at the beginning: a start with momentum ends in other optima more often.
 _PLAIN_SWEEPS = 10
 # Gram matrices resolve squared residuals down to this fraction of the energy.
@@ -89,7 +89,7 @@ class Fits:
     def begin(cls, factors: Factors) -> Fits:
         """Fits that have not made a step."""
         starts = factors.loadings.shape[0]
-        return cls(factors, factors, np.full(starts, np.inf), np.full(starts, _FIRST_MOMENTUM))
+        return cls(factors, factors, np.full(starts, np.inf), np.full(starts, MOMENTUM))
 
 
 @dataclass(frozen=True)
@@ -141,9 +141,7 @@ class Slices:
         )
         # A step that did not pay is undone; the next one of this fit is plain, since `previous` is
         # then where it stands.
-        momentum = np.where(
-            better, np.minimum(_GROWTH * fits.momentum, _LARGEST_MOMENTUM), 0.5 * fits.momentum
-        )
+        momentum = np.where(better, faster(fits.momentum), 0.5 * fits.momentum)
         losses = np.where(better, losses, fits.losses)
         return Fits(factors, fits.factors, losses, momentum, fits.age + 1)
 

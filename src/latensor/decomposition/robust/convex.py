@@ -10,12 +10,12 @@ are of the same form, divided by their number (Goldfarb and Qin 2014).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from latensor.decomposition.robust.entries import Entries
+from latensor.tensors.entries import fold, unfold
 
 # Growth of the penalty in a step: 1.5 is what the matrix problem is known to stand; several
 # unfoldings that have to agree need smaller steps.
@@ -34,7 +34,7 @@ class Pursuit:
     Attributes
     ----------
     low_rank : array, X - S where observed, else the mean of the unfoldings' estimates
-    spectra : one (min(n, m),) array of singular values per unfolding, after thresholding
+    spectra : the singular values of the unfolding along each mode, after thresholding
     n_iter : int
     converged : bool
     """
@@ -53,7 +53,7 @@ def pursue(entries: Entries) -> Pursuit:
     sides = [max(shape[k], size // shape[k]) for k in modes]
     weights = [np.sqrt(entries.fraction * side) / len(modes) for side in sides]
     norm = float(np.linalg.norm(tensor))
-    largest = max(float(np.linalg.norm(_unfold(tensor, k), 2)) for k in modes)
+    largest = max(float(np.linalg.norm(unfold(tensor, k), 2)) for k in modes)
     # The scale at which the first thresholds remove all but the largest directions.
     penalty = 1.25 * max(weights) / largest
     growth = _GROWTH[len(modes) == 1]
@@ -67,8 +67,8 @@ def pursue(entries: Entries) -> Pursuit:
         estimates, spectra = [], []
         for k, weight, multiplier in zip(modes, weights, multipliers, strict=True):
             target = tensor - sparse + multiplier / penalty
-            low, spectrum = _shrunk(_unfold(target, k), weight / penalty)
-            estimates.append(_fold(low, k, shape))
+            low, spectrum = _shrunk(unfold(target, k), weight / penalty)
+            estimates.append(fold(low, k, shape))
             spectra.append(spectrum)
         rest = sum(
             tensor - low + multiplier / penalty
@@ -86,7 +86,8 @@ def pursue(entries: Entries) -> Pursuit:
         converged = missed <= _TOL * norm
         penalty *= growth
     low_rank = sum(estimates) / len(modes)
-    return Pursuit(low_rank, tuple(spectra), number, converged)
+    per_mode = tuple(spectra) if tensor.ndim > 2 else tuple(spectra * 2)
+    return Pursuit(low_rank, per_mode, number, converged)
 
 
 def _shrunk(matrix: Any, threshold: float) -> tuple[Any, Any]:
@@ -107,13 +108,3 @@ def _shrunk(matrix: Any, threshold: float) -> tuple[Any, Any]:
     # L = U diag((s - t) / s) U' X needs the short side's vectors alone.
     filter_ = (vectors * (kept[:count] / s[:count])) @ vectors.T
     return (filter_ @ matrix if wide else matrix @ filter_), kept
-
-
-def _unfold(tensor: Any, mode: int) -> Any:
-    return np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1)
-
-
-def _fold(matrix: Any, mode: int, shape: tuple[int, ...]) -> Any:
-    rest = tuple(d for k, d in enumerate(shape) if k != mode)
-    assert prod(rest) == matrix.shape[1]
-    return np.moveaxis(matrix.reshape(shape[mode], *rest), 0, mode)

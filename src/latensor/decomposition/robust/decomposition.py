@@ -14,8 +14,8 @@ from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.result import Status
 from latensor.decomposition.robust.entries import Entries, noise_of
-from latensor.decomposition.robust.matrix import MatrixFit
-from latensor.decomposition.robust.search import Fit, fit_any, fit_given
+from latensor.decomposition.robust.low_rank import Fit, parameters
+from latensor.decomposition.robust.search import fit_any, fit_given
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
 from latensor.tensors.cp import CPTensor
@@ -70,9 +70,9 @@ def robust_pca(
 ) -> RobustDecomposition:
     """Separate low rank from gross errors: X = L + S + noise, L of low rank and S sparse.
 
-    With a rank, residuals above a threshold that falls count as errors while L follows them: by
-    alternating projections on the tangent space for matrices, by scaled gradient descent for
-    tensors. Without one, principal component pursuit, min |L|_* + lambda |S|_1 with
+    With a rank, residuals above a threshold that falls count as errors while L follows the others,
+    by imputation or scaled gradient descent. Errors of one sign have a mean, which a start of one
+    rank more takes up. Without a rank, principal component pursuit, min |L|_* + lambda |S|_1 with
     lambda = 1 / sqrt(max(n, m)) (for tensors the nuclear norms of all unfoldings), shows the rank,
     and the fit of that rank removes what its shrinkage costs; under noise the rank is the number of
     singular values that noise alone does not give.
@@ -189,20 +189,17 @@ def _read_ranks(rank: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
             f"rank={rank!r} asks for more in one mode than the product of the others: no Tucker "
             "tensor has such ranks"
         )
-    return ranks[:1] if order == 2 else ranks
+    return ranks
 
 
 def _refuse_too_few(observed: Any, ranks: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if len(shape) == 2:
-        parameters = ranks[0] * (sum(shape) - ranks[0])
-    else:
-        parameters = prod(ranks) + sum(r * (d - r) for r, d in zip(ranks, shape, strict=True))
+    needed = 2 * parameters(ranks, shape)
     count = prod(shape) if observed is None else int(observed.sum())
-    if observed is not None and count < 2 * parameters:
+    if observed is not None and count < needed:
         raise InvalidInputError(
-            f"mask leaves {count} observed entries for the {parameters} free parameters of rank "
-            f"{ranks if len(ranks) > 1 else ranks[0]}: gross errors can be told from at least "
-            f"{2 * parameters}; give more entries or a lower rank"
+            f"mask leaves {count} observed entries for the {needed // 2} free parameters of rank "
+            f"{ranks if len(ranks) > 2 else ranks[0]}: gross errors can be told from at least "
+            f"{needed}; give more entries or a lower rank"
         )
 
 
@@ -217,8 +214,8 @@ def _result(
     limit = np.finfo(dtype)
     with np.errstate(over="ignore", under="ignore"):
         errors = np.ldexp(rest[gross], exponent)
-        scaled = np.ldexp(fit.values if isinstance(fit, MatrixFit) else fit.core, exponent)
-    if max(np.abs(errors).max(initial=0.0), np.abs(scaled).max()) > limit.max:
+        core = np.ldexp(fit.core, exponent)
+    if max(np.abs(errors).max(initial=0.0), np.abs(core).max()) > limit.max:
         raise InvalidInputError(
             f"tensor has entries up to {np.abs(entries.values).max():.2g} * 2^{exponent}, so that "
             f"its singular values leave the range of {dtype}: divide the tensor first"
@@ -226,15 +223,17 @@ def _result(
     rows = np.argwhere(gross)
     sparse = SparseTensor(rows, errors.astype(dtype), entries.values.shape)
     low_rank: CPTensor | TuckerTensor
-    if isinstance(fit, MatrixFit):
+    if core.ndim == 2:
+        turn, values, other = np.linalg.svd(core)
+        left, right = fit.factors[0] @ turn, fit.factors[1] @ other.T
         # The largest entry of every left vector is positive, as everywhere.
-        places = np.argmax(np.abs(fit.left), axis=0)
-        signs = np.where(fit.left[places, np.arange(fit.rank)] < 0, -1.0, 1.0)
-        factors = (like(fit.left * signs, reference), like(fit.right * signs, reference))
-        low_rank = CPTensor(like(scaled, reference), factors)
+        places = np.argmax(np.abs(left), axis=0)
+        signs = np.where(left[places, np.arange(len(values))] < 0, -1.0, 1.0)
+        factors = (like(left * signs, reference), like(right * signs, reference))
+        low_rank = CPTensor(like(values, reference), factors)
     else:
         low_rank = TuckerTensor(
-            like(scaled, reference), tuple(like(u, reference) for u in fit.factors)
+            like(core, reference), tuple(like(u, reference) for u in fit.factors)
         )
     noise = (
         0.0 if fit.assessment.exact else float(np.ldexp(noise_of(fit.assessment.median), exponent))
@@ -246,9 +245,8 @@ def _zero(
     reference: Any, shape: tuple[int, ...], ranks: tuple[int, ...] | None
 ) -> RobustDecomposition:
     """Nothing in both parts, with unit vectors for directions."""
-    ranks = ranks or (1,) * (1 if len(shape) == 2 else len(shape))
-    widths = ranks * 2 if len(shape) == 2 else ranks
-    factors = tuple(like(np.eye(d, r), reference) for d, r in zip(shape, widths, strict=True))
+    ranks = ranks or (1,) * len(shape)
+    factors = tuple(like(np.eye(d, r), reference) for d, r in zip(shape, ranks, strict=True))
     low_rank: CPTensor | TuckerTensor
     if len(shape) == 2:
         low_rank = CPTensor(like(np.zeros(ranks[0]), reference), factors)

@@ -66,9 +66,20 @@ class Entries:
         index = min(int(level * magnitudes.size), magnitudes.size - 1)
         return float(np.partition(magnitudes, index)[index])
 
+    def shortest_half(self, array: Any) -> tuple[float, float]:
+        """The middle and half the length of the shortest interval with half of an array's entries.
+
+        Where more than half of them lie close together it is among these, wherever the others are.
+        """
+        ordered = np.sort(array.reshape(-1)[self._places])
+        half = ordered.size // 2
+        lengths = ordered[half:] - ordered[: ordered.size - half]
+        first = int(np.argmin(lengths))
+        return float(ordered[first] + ordered[first + half]) / 2, float(lengths[first]) / 2
+
     def residual(self, model: Any) -> Any:
-        """Values minus model, in the memory of the model; zero where nothing was observed."""
-        rest = np.subtract(self.values, model, out=model)
+        """Values minus model; zero where nothing was observed."""
+        rest = self.values - model
         if self.observed is not None:
             rest *= self.observed
         return rest

@@ -9,21 +9,24 @@ from typing import Any
 import numpy as np
 
 from latensor.decomposition.result import Status
-from latensor.decomposition.robust import matrix, tensor
 from latensor.decomposition.robust.convex import pursue
 from latensor.decomposition.robust.entries import Entries, noise_of
-from latensor.decomposition.robust.matrix import MatrixFit
-from latensor.decomposition.robust.tensor import TensorFit
+from latensor.decomposition.robust.low_rank import (
+    SLOW,
+    Fit,
+    descend,
+    directions,
+    fit_ranks,
+    refine,
+    truncate,
+)
+from latensor.tensors.entries import unfold
 
-Fit = MatrixFit | TensorFit
 # Singular values that are so many times the next one stand apart: below are noise or the few
 # errors that a rank above the true one takes up.
 _GAP = 5.0
 # Relative distance of two models that are the same, and as a fraction of their statistical error.
 _SAME, _OF_ERROR = 1e-3, 0.5
-# Largest entry over the 0.8-quantile, and imbalance of the signs of the largest twentieth, from
-# which clipping is tried first: errors of one sign or of another order of magnitude.
-_HUGE, _ONE_SIDED, _LARGEST = 30.0, 0.5, 0.95
 # Rounds in which the rank follows from what a fit leaves, and what the largest singular value of
 # pure noise does not exceed, relative to its limit: fluctuations are far smaller.
 _ROUNDS, _EDGE = 6, 1.1
@@ -39,12 +42,13 @@ class Found:
 
 
 def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
-    """A fit of given ranks: exact, or confirmed by a second way, or the best of three."""
+    """A fit of given ranks: exact, or confirmed by a second way, or the best of four."""
     ways = _ways(entries)
     tried: list[Fit] = []
     for way in ways:
         tried.append(_without_excess(way(ranks), way))
-        if tried[-1].assessment.exact or (len(tried) == 2 and _agree(entries, *tried)):
+        *others, last = tried
+        if last.assessment.exact or any(_agree(entries, last, one) for one in others):
             break
     total = sum(one.n_iter for one in tried)
     if tried[-1].assessment.exact:
@@ -90,53 +94,23 @@ def fit_any(entries: Entries) -> Found:
 
 
 def _ways(entries: Entries) -> list[Callable[[tuple[int, ...]], Fit]]:
-    """Independent ways to the answer, the fastest that suits the errors first."""
-    ways: list[Callable[[tuple[int, ...]], Fit]]
-    if entries.values.ndim == 2:
-        ways = [
-            lambda ranks: matrix.fit_hard(entries, ranks[0]),
-            lambda ranks: matrix.fit_clipped(entries, ranks[0]),
-        ]
-        if _gross_first(entries):
-            ways.reverse()
-    else:
-        ways = [
-            lambda ranks: tensor.fit_tensor(entries, ranks, tensor.FAST),
-            lambda ranks: tensor.fit_tensor(entries, ranks, tensor.SLOW),
-        ]
-    ways.append(lambda ranks: _from(entries, pursue(entries).low_rank, ranks))
+    """Independent ways to the answer, the one that most often finds it first."""
+    ways: list[Callable[[tuple[int, ...]], Fit]] = [
+        lambda ranks: fit_ranks(entries, ranks),
+        lambda ranks: descend(entries, ranks, SLOW),
+        lambda ranks: fit_ranks(entries, ranks, 2, SLOW),
+        lambda ranks: _from(entries, pursue(entries).low_rank, ranks),
+    ]
+    if entries.values.ndim > 2:
+        # Their heavy tails are what gradient descent is good at.
+        ways[:3] = lambda ranks: descend(entries, ranks), ways[1], ways[0]
     return ways
-
-
-def _gross_first(entries: Entries) -> bool:
-    values = entries.values
-    if float(np.abs(values).max()) > _HUGE * entries.quantile(values, 0.8):
-        return True
-    large = values[np.abs(values) > entries.quantile(values, _LARGEST)]
-    return large.size > 0 and abs(float(np.sign(large).mean())) > _ONE_SIDED
 
 
 def _from(entries: Entries, low_rank: Any, ranks: tuple[int, ...]) -> Fit:
     """The fit of given ranks next to a model."""
-    if low_rank.ndim == 2:
-        start = matrix.leading(low_rank, ranks[0])
-        return matrix.refine(entries, start, _first_threshold(entries, low_rank))
-    core, factors = tensor.truncate(low_rank, ranks)
-    return tensor.refine(entries, core, factors, _first_threshold(entries, low_rank))
-
-
-def _first_threshold(entries: Entries, low_rank: Any) -> float:
-    return 1e-3 * float(np.sqrt(np.vdot(low_rank, low_rank) / low_rank.size))
-
-
-def _spectra(fit: Fit) -> tuple[Any, ...]:
-    """The singular values of every unfolding of a fit."""
-    if isinstance(fit, MatrixFit):
-        return (fit.values,)
-    axes = range(fit.core.ndim)
-    return tuple(
-        np.linalg.svd(np.moveaxis(fit.core, k, 0).reshape(fit.core.shape[k], -1))[1] for k in axes
-    )
+    typical = float(np.linalg.norm(low_rank)) / float(np.sqrt(low_rank.size))
+    return refine(entries, *truncate(low_rank, ranks), 1e-3 * typical)
 
 
 def _count(spectrum: Any) -> int:
@@ -148,13 +122,22 @@ def _count(spectrum: Any) -> int:
 
 
 def _without_excess(fit: Fit, way: Callable[[tuple[int, ...]], Fit]) -> Fit:
-    """A fit, or the exact one of lower ranks where its own were above the true ones."""
+    """A fit, or the exact one of lower ranks where its own were above the true ones.
+
+    What a direction in excess takes up are the errors of a few slices: its weight is judged by the
+    median of its entries.
+    """
     while True:
-        spectra = _spectra(fit)
-        # Continued by the last value, so that a gap may stand anywhere.
-        continued = [np.append(s, np.full(len(s), s[-1])) for s in spectra]
-        ranks = tuple(min(_count(s), len(s) // 2) for s in continued)
-        if all(rank == len(s) for rank, s in zip(ranks, spectra, strict=True)):
+        counts = []
+        for mode, factor in enumerate(fit.factors):
+            turn, values, _ = np.linalg.svd(unfold(fit.core, mode), full_matrices=False)
+            spread = np.median(np.abs(factor @ turn), axis=0) * np.sqrt(len(factor))
+            weights = np.sort(values * np.minimum(spread, 1.0))[::-1]
+            # Continued by the last value, so that a gap may stand anywhere.
+            count = _count(np.append(weights, np.full(len(weights), weights[-1])))
+            counts.append(min(count, len(weights)))
+        ranks = tuple(counts)
+        if ranks == fit.core.shape:
             return fit
         fewer = way(ranks)
         if not fewer.assessment.exact:
@@ -172,8 +155,12 @@ def _agree(entries: Entries, one: Fit, other: Fit) -> bool:
     """Whether two models differ by less than noise makes either of them err.
 
     Noise of standard deviation sigma in n entries leaves a model of q parameters with an error of
-    about sigma sqrt(q / n) in every entry.
+    about sigma sqrt(q / n) in every entry. Residuals that lie closest together away from zero are
+    no noise, but what many errors of one sign leave of the other entries.
     """
+    middle, width = entries.shortest_half(entries.residual(one.dense()))
+    if 2 * abs(middle) > width:
+        return False
     typical = float(np.linalg.norm(one.dense()) / np.sqrt(entries.values.size))
     found = one.assessment
     error = noise_of(found.median) * float(np.sqrt(found.parameters / max(found.kept, 1)))
@@ -201,16 +188,13 @@ def _ranks_by_noise(entries: Entries, fit: Fit) -> tuple[int, ...]:
     rest = _within(entries, fit)
     sigma = noise_of(fit.assessment.median)
     found = []
-    modes = [0] if rest.ndim == 2 else list(range(rest.ndim))
-    for mode, spectrum in zip(modes, _spectra(fit), strict=True):
-        unfolding = np.moveaxis(rest, mode, 0).reshape(rest.shape[mode], -1)
+    for mode, spectrum in enumerate(fit.spectra()):
+        unfolding = unfold(rest, mode)
         n, m = unfolding.shape
         edge = _EDGE * sigma * np.sqrt(entries.fraction) * (np.sqrt(n) + np.sqrt(m))
-        left = np.linalg.svd(unfolding, compute_uv=False) if min(n, m) <= 64 else None
-        if left is None:
-            left = matrix.leading(unfolding, min(10, min(n, m)))[1]
-        above = int((left > edge).sum())
+        first = directions(unfolding, 10)
+        above = int((np.linalg.svd(first.T @ unfolding, compute_uv=False) > edge).sum())
         kept = int((spectrum > edge).sum())
         # Half of them: the larger ones change what the smaller ones are.
         found.append(max(kept + (above + 1) // 2, 1))
-    return tuple(found)
+    return tuple(found) if rest.ndim > 2 else (max(found),) * 2

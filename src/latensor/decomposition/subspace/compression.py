@@ -21,19 +21,20 @@ from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
 
 # A mode is compressed only if that removes at least a quarter of it.
-_WORTHWHILE = 0.75
+WORTHWHILE = 0.75
 _SUBSPACE_STEPS = 3
-# Directions that a mode must lose, absolutely and as a fraction, to show what noise looks like.
+# Directions that a mode must lose to show what noise looks like.
 _FEWEST_NOISE = 4
-_LEAST_NOISE = 0.05
 # How far the largest direction of noise may lie above what theory has for the mean of all, ...
 _FLAT = 1.1
 # ... and how far the smallest of the signal must lie above it.
-_GAP = 1.5
+GAP = 1.5
+# Rounds of higher-order orthogonal iteration that make rough bases good ones.
+ROUNDS = 2
 # A mode up to this many times the width of a sketch is seen as cheaply without one.
 _SHORT = 2.5
-# Energy outside the signal, relative, that counts as rounding rather than noise.
-_ROUNDING = 1e-14
+# Energy outside a core, relative, below which it holds all of the tensor; and its tolerance then.
+LOSSLESS = 1e-12
 # Entries of the largest core that is worth a dense array on the host.
 LARGEST_CORE = 1 << 24
 # Directions beyond those of the core among which a projection on subspaces chooses.
@@ -75,7 +76,7 @@ def oversampling(rank: int) -> int:
 def compressed_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
     """The shape of the core; modes too short to gain by it keep their dimension."""
     size = rank + oversampling(rank)
-    return tuple(size if size <= _WORTHWHILE * d else d for d in shape)
+    return tuple(size if size <= WORTHWHILE * d else d for d in shape)
 
 
 def compress_dense(
@@ -107,7 +108,7 @@ def compress_dense(
         if short and first in (0, order - 1):
             spectrum = _spectrum(tensor, first)
             narrow = [rank if n in shrinking else d for n, d in enumerate(shape)]
-            if overdetermined(narrow, rank) and spectrum[0][0] > _ROUNDING * squared_norm:
+            if overdetermined(narrow, rank) and spectrum[0][0] > LOSSLESS * squared_norm:
                 modes = [first, *(n for n in _by_access(shrinking, order) if n != first)]
                 signal = _signal(tensor, rank, modes, squared_norm, spectrum)
                 if signal is not None:
@@ -148,9 +149,7 @@ def compress_to_signal(tensor: Array, rank: int, squared_norm: float) -> Compres
     spectrum of every mode must show `rank` directions, a gap, and a tail as flat as noise has
     it; None where one does not.
     """
-    cut = [
-        n for n, d in enumerate(tensor.shape) if d - rank >= max(_FEWEST_NOISE, _LEAST_NOISE * d)
-    ]
+    cut = [n for n, d in enumerate(tensor.shape) if d - rank >= _FEWEST_NOISE]
     return _signal(tensor, rank, _by_access(cut, tensor.ndim), squared_norm) if cut else None
 
 
@@ -178,8 +177,8 @@ def _signal(
         columns = current.size // current.shape[mode]
         noise, signal = values[:spare], values[spare:]
         edge = max(float(noise.mean()), 0.0) * (1.0 + np.sqrt(spare / columns)) ** 2
-        exact = noise.sum() <= _ROUNDING * signal.sum()
-        if not exact and (noise[-1] > _FLAT * edge or signal[0] < _GAP * noise[-1]):
+        exact = noise.sum() <= LOSSLESS * signal.sum()
+        if not exact and (noise[-1] > _FLAT * edge or signal[0] < GAP * noise[-1]):
             return None
         bases[mode] = _last_vectors(vectors, rank)
         current = multiply_mode(current, bases[mode].conj(), mode)
@@ -205,7 +204,7 @@ def compress_contractible(
     problem: CompleteProblem,
     rank: int,
     rng: np.random.Generator,
-    rounds: int = 2,
+    rounds: int = ROUNDS,
 ) -> Compression:
     """Compress a tensor that is known through contractions: sparse, factored or implicit.
 
@@ -256,7 +255,7 @@ def _compress_projection(
     """
     whole = problem.projection.core
     turns: list[Array | None] = [None] * len(shape)
-    for _ in range(2):
+    for _ in range(ROUNDS):
         for mode, width in enumerate(shape):
             seen = whole
             for other, turn in enumerate(turns):

@@ -12,14 +12,11 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, is_complex, like, to_host
+from latensor.arrays import Array, like, resolve, to_host
+from latensor.decomposition.subspace.compression import ROUNDS, oversampling
+from latensor.decomposition.subspace.mode_directions import improved_directions, leading_directions
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
-
-_OVERSAMPLING = 10
-_ROUNDS = 2
-# Up to this side LAPACK takes the singular vectors of an unfolding whole.
-_EXACT = 256
 
 
 @dataclass(frozen=True)
@@ -66,16 +63,15 @@ def core_of(
 
     def assign(mode: int, basis: Any) -> None:
         for m in range(order) if symmetric else [mode]:
-            bases[m] = basis
+            bases[m] = np.ascontiguousarray(basis)
 
     first: dict[int, Any] = {m: _first_basis(tensor, m, widths[m], rng) for m in open_modes}
     for mode, basis in first.items():
         assign(mode, basis)
-    for _ in range(_ROUNDS):
+    for _ in range(ROUNDS):
         for mode in open_modes:
             seen = _contract(tensor, [None if m == mode else bases[m] for m in range(order)])
-            matrix = np.moveaxis(seen, mode, 0).reshape(tensor.shape[mode], -1)
-            assign(mode, _leading(matrix, bases[mode], widths[mode]))
+            assign(mode, improved_directions(resolve(seen=seen)[0], seen, mode, bases[mode]))
     return Core(_contract(tensor, bases), tuple(bases))
 
 
@@ -90,32 +86,13 @@ def _contract(tensor: Contractible, bases: Sequence[Any]) -> Any:
 
 def _first_basis(tensor: Contractible, mode: int, width: int, rng: np.random.Generator) -> Any:
     """A basis of `width` directions that a mode is seen in."""
-    dimension = tensor.shape[mode]
     if isinstance(tensor, DenseTensor):
-        xp = tensor.namespace
-        axes = (mode, *(m for m in range(tensor.array.ndim) if m != mode))
-        matrix = xp.reshape(xp.permute_dims(tensor.array, axes), (dimension, -1))
-        turned = xp.permute_dims(matrix, (1, 0))
-        gram = double(to_host(matrix @ (xp.conj(turned) if is_complex(matrix) else turned)))
-        _, vectors = np.linalg.eigh(gram)
-        return np.ascontiguousarray(vectors[:, ::-1][:, :width])
-    columns = min(dimension, width + _OVERSAMPLING)
+        found = leading_directions(tensor.namespace, tensor.array, mode, rank=width)
+        return double(to_host(found.basis))
+    columns = min(tensor.shape[mode], width + oversampling(width))
     probes = [like(rng.standard_normal((d, columns)), tensor.reference) for d in tensor.shape]
     seen = double(to_host(tensor.mttkrp(probes, mode)))
     return np.linalg.svd(seen, full_matrices=False)[0][:, :width]
-
-
-def _leading(matrix: Any, basis: Any, width: int) -> Any:
-    """The leading left singular vectors of a matrix, starting from a basis where it is large."""
-    if min(matrix.shape) > _EXACT:
-        matrix_basis = np.linalg.qr(matrix @ (matrix.conj().T @ basis))[0]
-        turn = np.linalg.svd(matrix_basis.conj().T @ matrix, full_matrices=False)[0]
-        return matrix_basis @ turn
-    left = np.linalg.svd(matrix, full_matrices=False)[0][:, :width]
-    if left.shape[1] < width:  # fewer columns than directions: the rest is arbitrary
-        filled = np.linalg.qr(np.hstack([left, basis]))[0]
-        left = filled[:, :width]
-    return left
 
 
 def double(array: Array) -> Any:

@@ -31,11 +31,12 @@ from latensor.arrays.linear_map import conjugate_transpose
 from latensor.arrays.subspace import orthonormal, thin_svd
 
 # Entries of a block of an unfolding that is copied: 8 MiB of float64.
-_BLOCK_ENTRIES = 1 << 20
-# An eigenproblem up to this size costs next to nothing.
-_SMALL = 128
-# A Gram is trusted while what it leaves out is this many rounding errors of the whole energy,
-_TRUSTED_TAIL = 1e4
+BLOCK_ENTRIES = 1 << 20
+# An eigenproblem up to this size costs next to nothing; larger ones are solved in a subspace.
+SMALL = 128
+# Sums of squares resolve a part of the energy that is so many rounding errors of it: a Gram is
+# trusted while what it leaves out is that much,
+RESOLVED = 1e4
 # or while the last direction kept has this fraction of the energy of the first.
 _TRUSTED_RATIO = 1e-6
 
@@ -80,7 +81,7 @@ def leading_directions(
         return _from_short_side(xp, array, mode, rank, budget)
     gram = mode_gram(xp, array, mode)
     energy = _trace(xp, gram)
-    if budget is None or budget > _TRUSTED_TAIL * machine_epsilon(array) * energy:
+    if budget is None or budget > RESOLVED * machine_epsilon(array) * energy:
         squares, vectors = leading_eigenpairs(xp, gram, rank)
         count, tail = _count(squares, energy, rank, budget, machine_epsilon(array))
         if budget is not None or _trusted(squares, tail, energy, machine_epsilon(array)):
@@ -97,7 +98,7 @@ def improved_directions(xp: Namespace, array: Array, mode: int, start: Array) ->
     of subspace iteration, X <- orth(M M' X), which never lose energy.
     """
     dimension, rank = int(array.shape[mode]), int(start.shape[1])
-    if min(dimension, prod(array.shape) // dimension) <= max(10 * rank, _SMALL):
+    if min(dimension, prod(array.shape) // dimension) <= max(10 * rank, SMALL):
         return leading_directions(xp, array, mode, rank=rank).basis
     matrix = unfolding(xp, array, mode)
     for _ in range(2):
@@ -148,7 +149,7 @@ def _count(
 
 def _trusted(squares: Any, tail: float, energy: float, epsilon: float) -> bool:
     return bool(
-        tail > _TRUSTED_TAIL * epsilon * energy or squares[-1] >= _TRUSTED_RATIO * squares[0] > 0
+        tail > RESOLVED * epsilon * energy or squares[-1] >= _TRUSTED_RATIO * squares[0] > 0
     )
 
 
@@ -188,7 +189,7 @@ def mode_gram(xp: Namespace, array: Array, mode: int) -> Array:
 def _triangle(xp: Namespace, array: Array, mode: int) -> Array:
     """The triangular factor R of the adjoint unfolding M' = Q R, from blocks, without Q."""
     dimension = int(array.shape[mode])
-    step = max(4 * dimension, _BLOCK_ENTRIES // dimension)
+    step = max(4 * dimension, BLOCK_ENTRIES // dimension)
     triangle: Array = None
     for block in _blocks(xp, array, mode):
         rows = conjugate_transpose(block)
@@ -207,7 +208,7 @@ def _blocks(xp: Namespace, array: Array, mode: int) -> Iterator[Array]:
         return
     left, dimension, right = prod(shape[:mode]), shape[mode], prod(shape[mode + 1 :])
     cube = xp.reshape(array, (left, dimension, right))
-    step = max(1, _BLOCK_ENTRIES // (dimension * right))
+    step = max(1, BLOCK_ENTRIES // (dimension * right))
     for start in range(0, left, step):
         slab = xp.permute_dims(cube[start : start + step, :, :], (1, 0, 2))
         yield xp.reshape(slab, (dimension, -1))

@@ -12,27 +12,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from enum import Enum
-from math import prod
 
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
 from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem, multiply_mode
 from latensor.decomposition.optimize.starts import overdetermined
-from latensor.decomposition.subspace.compression import Compression, leading_directions, unfolding
+from latensor.decomposition.subspace.compression import (
+    GAP,
+    Compression,
+    leading_directions,
+    unfolding,
+)
 
-# Energies over the edge of the noise: up to here a direction is noise, ...
-_NOISE = 1.5
-# ... from here on it is certainly found in a compression with spare directions, ...
+# Energies over the edge of the noise: up to GAP a direction is noise in a compression with spare
+# directions, and above it one of the signal in one without; from here on it is certainly found.
 _CLEAR = 2.0
-# ... and in one without.
-_FOUND = 1.5
 # Fraction of the directions that may be unclear: more of them mean that the rank is too high.
 _FEW = 0.25
-# Fractions of the spare directions that are kept, round by round in pass by pass. The long way is
-# for components so weak that larger steps lose them for good.
-_SHORT = ((0.5, 0.25), (0.25, 0.0), (0.0,))
-_LONG = ((0.75, 0.5), (0.5, 0.35), (0.35, 0.25), (0.2, 0.1), (0.1, 0.0), (0.0,))
+# Fractions of the spare directions that are kept, round by round in pass by pass.
+_SCHEDULE = ((0.5, 0.25), (0.25, 0.0), (0.0,))
 
 
 class Directions(Enum):
@@ -67,14 +66,14 @@ def visible(
     if not overdetermined(narrow, rank):
         return Directions.MIXED
     heights = _heights(compression, shape, variance)
-    if not heights or any(height[rank] > _NOISE for height in heights):
+    if not heights or any(height[rank] > GAP for height in heights):
         return Directions.MIXED
     unclear = max(int(np.sum(height[:rank] < _CLEAR)) for height in heights)
     if unclear == 0:
         return Directions.CLEAR
     if unclear <= max(_FEW * rank, 1) and len(heights) > 1:
         return Directions.HIDDEN
-    noise = min(int(np.sum(height[:rank] < _NOISE)) for height in heights)
+    noise = min(int(np.sum(height[:rank] < GAP)) for height in heights)
     return Directions.FEWER if noise > _FEW * rank else Directions.MIXED
 
 
@@ -96,38 +95,11 @@ def refine_subspace(
     contracted with it, in rounds that keep fewer and fewer spare directions. Modes that were not
     compressed stay so.
     """
-    short = _iterated(problem, compression, rank, rng, _SHORT)
-    variance = short.base / (prod(problem.shape) - short.core.size)
-    heights = _heights(short, problem.shape, variance)
-    if min(height[rank - 1] for height in heights) >= _FOUND:
-        return short
-    long = _iterated(problem, compression, rank, rng, _LONG)
-    return min(short, long, key=lambda c: c.base)
-
-
-def _heights(compression: Compression, shape: Sequence[int], variance: float) -> list[Array]:
-    """The energies of the directions of each compressed mode, relative to the edge of the noise."""
-    heights = []
-    for mode, basis in enumerate(compression.bases):
-        if basis is not None:
-            matrix = unfolding(compression.core, mode)
-            edge = variance * (np.sqrt(shape[mode]) + np.sqrt(matrix.shape[1])) ** 2
-            heights.append(np.linalg.eigvalsh(matrix @ matrix.conj().T)[::-1] / edge)
-    return heights
-
-
-def _iterated(
-    problem: CompleteProblem,
-    compression: Compression,
-    rank: int,
-    rng: np.random.Generator,
-    schedule: Sequence[Sequence[float]],
-) -> Compression:
     bases = [None if u is None else np.asarray(to_host(u)) for u in compression.bases]
     modes = [n for n, u in enumerate(bases) if u is not None]
     spare = compression.core.shape[modes[0]] - rank
     held, view = modes[0], problem
-    for fractions in schedule:
+    for fractions in _SCHEDULE:
         held = modes[-1] if held == modes[0] else modes[0]
         view = _contracted(problem, bases, held)
         for fraction in fractions:
@@ -140,6 +112,17 @@ def _iterated(
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
     native = [None if u is None else like(u, compression.bases[n]) for n, u in enumerate(bases)]
     return Compression(core, tuple(native), base)
+
+
+def _heights(compression: Compression, shape: Sequence[int], variance: float) -> list[Array]:
+    """The energies of the directions of each compressed mode, relative to the edge of the noise."""
+    heights = []
+    for mode, basis in enumerate(compression.bases):
+        if basis is not None:
+            matrix = unfolding(compression.core, mode)
+            edge = variance * (np.sqrt(shape[mode]) + np.sqrt(matrix.shape[1])) ** 2
+            heights.append(np.linalg.eigvalsh(matrix @ matrix.conj().T)[::-1] / edge)
+    return heights
 
 
 def _contracted(

@@ -14,7 +14,7 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, like, machine_epsilon, standard_normal
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.subspace.compression import LARGEST_CORE
+from latensor.decomposition.subspace.compression import LARGEST_CORE, ROUNDS
 from latensor.decomposition.subspace.mode_directions import (
     leading_directions,
     leading_eigenpairs,
@@ -36,7 +36,6 @@ from latensor.tensors.tucker import TuckerTensor
 
 # The longest mode whose Gram matrix is formed: its eigenvectors take a second.
 _LONGEST_GRAM = 1500
-_SWEEPS = 2
 # A sketch that sees a mode through few columns misses part of it: it is corrected by so many
 # sweeps at most, while each lowers what is left out to less than this fraction.
 _MAX_CORRECTIONS = 3
@@ -92,7 +91,7 @@ def compress(
     widths: Mapping[int, int],
     energy: float,
     rng: np.random.Generator,
-    sweeps: int = _SWEEPS,
+    sweeps: int = ROUNDS,
 ) -> Subspaces:
     """A tensor of any kind projected on given numbers of directions, nearly the best ones.
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from latensor.decomposition.optimize.sweeps import MOMENTUM, faster
+
 # The largest tensors that are searched: entries, and the longest mode. Random starts, and up to how
 # many entries they are tried.
 _LARGEST, _LONGEST = 1 << 15, 64
@@ -23,10 +25,8 @@ _QUICK = 5
 # Sweeps before the worse half of the random starts is left.
 _TRIALS = (10, 20)
 _TOL, _MAX_SWEEPS = 1e-10, 300
-# How far ahead of the last subspaces a sweep starts: grown while that pays. On random tensors this
-# takes a third of the sweeps.
-_FIRST_MOMENTUM, _GROWTH, _LARGEST_MOMENTUM = 0.5, 1.15, 0.95
-# Not in the trials, which decide about the optimum: momentum may lead from one to another.
+# Sweeps that do not start ahead of the last subspaces, which on random tensors saves two thirds:
+# the trials decide about the optimum, and momentum may lead from one to another.
 _PLAIN_SWEEPS = 20
 
 
@@ -79,7 +79,7 @@ class _Search:
         that.
         """
         previous, losses = bases, np.full(len(next(iter(bases.values()))), np.inf)
-        momentum, slow = np.full(len(losses), _FIRST_MOMENTUM), np.zeros(len(losses), int)
+        momentum, slow = np.full(len(losses), MOMENTUM), np.zeros(len(losses), int)
         for count in range(sweeps):
             plain = count < _PLAIN_SWEEPS
             reached, found = self._sweep(bases if plain else self._ahead(bases, previous, momentum))
@@ -87,9 +87,7 @@ class _Search:
             # A sweep from ahead that loses is undone, and the next one of that start is plain, as
             # `previous` is then where it stands: two small gains in a row tell that none is left.
             slow = np.where(losses - found <= _TOL * found, slow + 1, 0)
-            momentum = np.where(
-                better, np.minimum(_GROWTH * momentum, _LARGEST_MOMENTUM), 0.5 * momentum
-            )
+            momentum = np.where(better, faster(momentum), 0.5 * momentum)
             keep = better[:, None, None]
             previous, bases = bases, {m: np.where(keep, reached[m], bases[m]) for m in bases}
             losses = np.where(better, found, losses)

@@ -18,6 +18,7 @@ from latensor.arrays import Array, Namespace, like, machine_epsilon, to_host
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.nonnegative import nonnegative_rows
 from latensor.decomposition.optimize.problem import multiply_mode, widened
+from latensor.decomposition.optimize.sweeps import MOMENTUM, faster
 from latensor.decomposition.result import Status
 from latensor.decomposition.subspace.compression import unfolding
 from latensor.decomposition.tucker.compression import compress, oversampled
@@ -45,7 +46,7 @@ class Parts:
     factors: tuple[Any, ...]
     loss: float
     previous: tuple[Any, ...] | None = None
-    momentum: float = 0.5
+    momentum: float = MOMENTUM
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class NonnegativeSweeps:
             ]
             reached = self.sweep(replace(parts, core=ahead[0], factors=tuple(ahead[1:])))
             if reached.loss < parts.loss:
-                return replace(reached, previous=present, momentum=min(1.15 * step, 0.98))
+                return replace(reached, previous=present, momentum=faster(step))
             parts = replace(parts, momentum=0.5 * step)
         reached = self.sweep(parts)
         if reached.loss > parts.loss:  # only rounding is left

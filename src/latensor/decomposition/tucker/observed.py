@@ -14,6 +14,7 @@ from typing import Any
 
 from latensor.arrays import Array, Namespace, machine_epsilon
 from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.sweeps import MOMENTUM, faster
 from latensor.decomposition.result import Status
 from latensor.decomposition.tucker.fixed import FixedFactors
 from latensor.decomposition.tucker.orthogonal import (
@@ -26,7 +27,6 @@ from latensor.decomposition.tucker.orthogonal import (
 )
 from latensor.tensors.dense import DenseTensor, contract_modes
 
-_FIRST_MOMENTUM, _GROWTH, _LARGEST_MOMENTUM = 0.5, 1.15, 0.98
 _PATIENCE = 5
 
 
@@ -38,7 +38,7 @@ class Completed:
     filled: Array
     loss: float
     previous: Array = None
-    momentum: float = _FIRST_MOMENTUM
+    momentum: float = MOMENTUM
 
 
 @dataclass(frozen=True)
@@ -88,8 +88,7 @@ class ObservedTensor:
             ahead = state.filled + state.momentum * (state.filled - state.previous)
             reached = self._swept(state.found, ahead)
             if reached.loss < state.loss:
-                momentum = min(_GROWTH * state.momentum, _LARGEST_MOMENTUM)
-                return replace(reached, previous=state.filled, momentum=momentum)
+                return replace(reached, previous=state.filled, momentum=faster(state.momentum))
             state = replace(state, momentum=0.5 * state.momentum)
         reached = self._swept(state.found, state.filled)
         if reached.loss >= state.loss:  # only rounding is left

@@ -26,7 +26,10 @@ from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
 from latensor.decomposition.optimize.problem import squared_norm as host_squared_norm
+from latensor.decomposition.subspace.compression import WORTHWHILE
 from latensor.decomposition.subspace.mode_directions import (
+    BLOCK_ENTRIES,
+    RESOLVED,
     improved_directions,
     leading_directions,
     leading_eigenpairs,
@@ -37,12 +40,6 @@ from latensor.decomposition.subspace.mode_directions import (
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor, contract_mode, contract_modes, frobenius
 
-# A sketch leaves a mode whole unless it removes at least a quarter of it.
-_WORTHWHILE = 0.75
-# Sums of squares resolve a fraction of the energy that is so many rounding errors.
-_RESOLVED = 1e4
-# Entries of the slabs in which a residual is computed: 8 MiB of float64.
-_SLAB = 1 << 20
 # Entries up to which a tensor that is not dense is written out to measure a small error.
 _WRITTEN_OUT = 1 << 22
 
@@ -160,7 +157,7 @@ def truncate(
         bases[mode] = found.basis
         current = contract_mode(xp, current, conjugated(found.basis), mode)
     cut = Subspaces(current, tuple(bases), max(energy - squared_norm(xp, current), 0.0))
-    if rule.total <= _RESOLVED * machine_epsilon(array):
+    if rule.total <= RESOLVED * machine_epsilon(array):
         return cut
     return _smallest(xp, cut, rule.modes, rule.total * energy)
 
@@ -226,7 +223,7 @@ def sketch(
     rng : draws the Gaussian matrix
     """
     shape = tuple(int(d) for d in array.shape)
-    cut = {m: w for m, w in widths.items() if w <= _WORTHWHILE * shape[m]}
+    cut = {m: w for m, w in widths.items() if w <= WORTHWHILE * shape[m]}
     if len(cut) < 2:
         return truncate(xp, array, Truncation(tuple(cut), cut), energy)
     # Of equally long modes an inner one: contracting it runs slab by slab, in cache.
@@ -309,7 +306,7 @@ def explicit_loss(
     operands = [None if f is None else f.T for f in factors]
     first, operands[0] = operands[0], None
     inner = contract_modes(xp, core, operands)
-    step = max(1, _SLAB * int(array.shape[0]) // prod(array.shape))
+    step = max(1, BLOCK_ENTRIES * int(array.shape[0]) // prod(array.shape))
     total = 0.0
     for start in range(0, int(array.shape[0]), step):
         rows = slice(start, start + step)

@@ -289,4 +289,5 @@ def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
         n_rows=round(pairs.n_rows),
         n_sequences=round(pairs.n_sequences),
         constant_features=getattr(frame["code"], "constant", ()),
+        dependence=evidence.get("dependence", np.nan),
     )

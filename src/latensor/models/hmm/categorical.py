@@ -27,6 +27,8 @@ from latensor.refinement.hmm import CategoricalEmission, HiddenChain, SymbolDesi
 
 # The fraction of the average symbol that a start is mixed with before EM begins.
 _SOFT = 0.02
+# Symbols whose dependence on the symbol before is looked at.
+_INDICATORS = 32
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,14 @@ class SymbolModel(ChainModel):
     def vectors(self, emission: Any) -> Array:
         found: Array = emission.probabilities
         return found
+
+    def observables(self, frame: Frame, rows: Any, emission: Any) -> tuple[Array, Array]:
+        """Indicators of the most frequent symbols, each of the same variance."""
+        frequency = frame["frequency"]
+        common = np.argsort(-frequency, kind="stable")[:_INDICATORS]
+        units = 1 / np.sqrt(np.maximum(frequency[common], 1e-300))
+        shown = np.where(rows[:, None] < 0, np.nan, rows[:, None] == common) * units
+        return shown, emission.probabilities[:, common] * units
 
     def emission_with(self, frame: Frame, emission: Any) -> CategoricalEmission:
         found: CategoricalEmission = emission
@@ -234,9 +244,6 @@ class CategoricalHMM(HiddenMarkovEstimator):
     def _emission(self) -> CategoricalEmission:
         probabilities = np.asarray(self.emissionprob_, dtype=np.float64)
         return CategoricalEmission(np.ascontiguousarray(probabilities))
-
-    def _design(self) -> SymbolDesign:
-        return SymbolDesign(int(np.shape(self.emissionprob_)[1]))
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         return draw_symbols(rng, np.asarray(self.emissionprob_), states)[:, None]

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
 from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
 _FIRM, _DOUBTFUL = 2.0, 1.0
-# Fraction of the whitened third moment off the diagonals: above, components are rarely right.
+# Fraction of the whitened third moment off the diagonals, and correlation of neighbours beyond the
+# states: above, components are rarely right.
 _FITS, _MISFITS = 0.15, 0.3
 _CONDITION = 100.0
 # Models whose likelihoods per row differ by less are equally good.
@@ -36,6 +36,9 @@ class HMMCertificate(Findings):
     converged : bool or None, whether it stopped by itself; None without refinement
     n_rows, n_sequences : int
     constant_features : columns that do not vary
+    dependence : float, largest canonical correlation of what a row and the row before it show
+        beyond what all rows before them predict, less that of noise; 0 where rows are independent
+        given the states, NaN without refinement
     """
 
     n_components: int
@@ -49,6 +52,7 @@ class HMMCertificate(Findings):
     n_rows: int
     n_sequences: int
     constant_features: tuple[int, ...] = ()
+    dependence: float = float("nan")
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -56,6 +60,7 @@ class HMMCertificate(Findings):
         return present(
             self._noise(),
             self._fit(),
+            self._dependence(),
             self._conditioning(),
             self._starts(),
             self._convergence(),
@@ -65,15 +70,10 @@ class HMMCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        data = f"{self.n_rows} rows in {self.n_sequences} sequences"
-        return f"{self.n_components} hidden states of {data}"
-
-    def as_dictionary(self) -> dict[str, Any]:
-        """The numbers and statements in plain types."""
-        fields = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        fields["verdict"] = self.verdict
-        fields["statements"] = [statement._asdict() for statement in self.statements]
-        return fields
+        states = "hidden state" + "s" * (self.n_components > 1)
+        sequences = "sequence" + "s" * (self.n_sequences > 1)
+        data = f"{self.n_rows:,} rows in {self.n_sequences:,} {sequences}"
+        return f"{self.n_components} {states} of {data}"
 
     def _noise(self) -> Statement:
         if self.n_components == 1:
@@ -111,6 +111,20 @@ class HMMCertificate(Findings):
         }[level]
         return Statement(
             "fit", level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
+        )
+
+    def _dependence(self) -> Statement | None:
+        value = self.dependence
+        if value != value:
+            return None
+        if value < _FITS:
+            return Statement("dependence", GOOD, "Rows look independent given the states.")
+        return Statement(
+            "dependence",
+            CAUTION,
+            f"A row is correlated by {value:.2g} with the one before beyond what the states "
+            "predict: drift, repeated rows or too few states. The states are a summary of that, "
+            "not what made the sequences.",
         )
 
     def _conditioning(self) -> Statement | None:

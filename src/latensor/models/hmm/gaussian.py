@@ -29,16 +29,16 @@ from latensor.moments.batch import Batch
 from latensor.moments.sequences import PointSums
 from latensor.moments.sums import Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.hmm import GaussianEmission, PointDesign
+from latensor.refinement.families.covariances import COVARIANCE_TYPES, shape_of
+from latensor.refinement.families.gaussian import GaussianFamily
+from latensor.refinement.families.gaussian_densities import MixtureState
+from latensor.refinement.hmm import GaussianEmission
 from latensor.sources.rows import RowReader
 
-KINDS = ("spherical", "diag", "full", "tied")
 # Cells per state, and their number where the states are still to be counted.
 _CELLS_PER_STATE, _CELLS = 4, 32
 # Numbers in the sample on which EM runs: 128 MB.
 _SAMPLE_ENTRIES = 2**24
-# Below this fraction of the variance of all rows a likelihood has no meaning.
-_LEAST = 1e-12
 
 
 @dataclass(frozen=True)
@@ -79,53 +79,49 @@ class PointModel(ChainModel):
             None if (weights == 1).all() else weights,
             self.covariance_type in ("full", "tied"),
         )
-        least = self.min_covar * np.minimum(1 / cells.scale**2, 1.0)
-        return {"code": cells, "floor": np.maximum(least, _LEAST)}
+        family = GaussianFamily.scaled(
+            self.covariance_type, cells.center, cells.scale, self.min_covar
+        )
+        return {"code": cells, "family": family}
 
     def sample_size(self, frame: Frame) -> int:
         return min(self.row_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
 
-    def design(self, frame: Frame) -> PointDesign:
-        return PointDesign(frame["code"].center, frame["code"].scale)
+    def design(self, frame: Frame) -> GaussianFamily:
+        family: GaussianFamily = frame["family"]
+        return family
 
     def emission_of(
         self, frame: Frame, states: Any, symbols: Any, noise: float
     ) -> GaussianEmission:
-        return gaussian_of(states, self.n_features, self.covariance_type, frame["floor"], noise)
+        return gaussian_of(states, frame["family"], noise)
 
     def random_emission(
         self, frame: Frame, k: int, units: Batch, rng: np.random.Generator
     ) -> GaussianEmission:
         rows = frame["code"].standardize(units.rows.rows)
-        return random_gaussian(k, rows, self.covariance_type, frame["floor"], rng)
+        return random_gaussian(k, rows, frame["family"], rng)
 
     def vectors(self, emission: Any) -> Array:
-        found: Array = emission.means
+        found: Array = emission.state.means
         return found
 
+    def observables(self, frame: Frame, rows: Any, emission: Any) -> tuple[Array, Array]:
+        family = frame["family"]
+        return (rows - family.centre) * family.transform, emission.state.means
+
     def emission_with(self, frame: Frame, emission: Any) -> GaussianEmission:
-        cells = frame["code"]
-        means = None if emission is None else emission.means
-        covariances = None if emission is None else emission.covariances
-        if "m" in self.given:
-            means = (self.given["m"] - cells.center) / cells.scale
-        if "c" in self.given:
-            covariances = self.given["c"] / _squares(cells.scale, self.covariance_type)
-        return GaussianEmission(means, covariances, self.covariance_type, frame["floor"])
+        if not {"m", "c"} & set(self.given):
+            found: GaussianEmission = emission
+            return found
+        known = {} if emission is None else self.emission_parameters(frame, emission)
+        means = self.given.get("m", known.get("means"))
+        covariances = self.given.get("c", known.get("covariances"))
+        outer = MixtureState(np.ones(frame["count"]), means, covariances)
+        return GaussianEmission(frame["family"], frame["family"].inside(outer))
 
     def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
-        cells = frame["code"]
-        return {
-            "means": emission.means * cells.scale + cells.center,
-            "covariances": emission.covariances * _squares(cells.scale, self.covariance_type),
-        }
-
-
-def _squares(scale: Any, kind: str) -> Any:
-    """What standardized covariances of a kind are to be multiplied by."""
-    if kind == "spherical":
-        return scale[0] ** 2
-    return scale**2 if kind == "diag" else np.outer(scale, scale)
+        return {"means": emission.means, "covariances": emission.covariances}
 
 
 class GaussianHMM(HiddenMarkovEstimator):
@@ -167,7 +163,7 @@ class GaussianHMM(HiddenMarkovEstimator):
     covars_ : (k, p, p) matrices for every kind, as in hmmlearn
     n_components_, n_iter_ : int
     converged_ : bool, whether EM ended by itself; None for refine=0
-    history_ : log-likelihood per row, of standardized points, before every pass
+    history_ : log-likelihood per row before every pass
     certificate_ : HMMCertificate
     selection_ : Selection, where n_components="auto"
 
@@ -190,7 +186,7 @@ class GaussianHMM(HiddenMarkovEstimator):
 
     _parameters = {  # noqa: RUF012
         **HiddenMarkovEstimator._parameters,
-        "covariance_type": (Choice(KINDS),),
+        "covariance_type": (Choice(COVARIANCE_TYPES),),
         "min_covar": (Interval(numbers.Real, 0),),
         "init_params": (Letters("stmc"),),
         "params": (Letters("stmc"),),
@@ -259,8 +255,7 @@ class GaussianHMM(HiddenMarkovEstimator):
         if "m" in found and (found["m"].ndim != 2 or len(found["m"]) != k):
             raise InvalidInputError(f"means_ has shape {found['m'].shape}: expected ({k}, p)")
         if "c" in found:
-            p = found["c"].shape[-1]
-            shape = {"spherical": (k,), "diag": (k, p), "full": (k, p, p), "tied": (p, p)}[kind]
+            shape = shape_of(kind, int(k), found["c"].shape[-1])
             if found["c"].shape != shape:
                 raise InvalidInputError(
                     f"covariances_ has shape {found['c'].shape}: covariance_type={kind!r} with "
@@ -300,11 +295,7 @@ class GaussianHMM(HiddenMarkovEstimator):
     def _emission(self) -> GaussianEmission:
         means = np.asarray(self.means_, dtype=np.float64)
         covariances = np.asarray(self.covariances_, dtype=np.float64)
-        return GaussianEmission(means - means.mean(axis=0), covariances, self.covariance_type)
-
-    def _design(self) -> PointDesign:
-        means = np.asarray(self.means_, dtype=np.float64)
-        return PointDesign(means.mean(axis=0), np.ones(means.shape[1]))
+        return GaussianEmission.of(means, covariances, self.covariance_type)
 
     @property
     def covars_(self) -> Any:

@@ -11,7 +11,9 @@ from latensor.arrays import generator
 from latensor.arrays.threads import thread_count
 from latensor.datasets.sequences import draw_states, stationary_distribution
 from latensor.exceptions import InvalidInputError
-from latensor.refinement.hmm import HiddenChain, Sequences, expect, likeliest_path
+from latensor.moments.batch import Batch
+from latensor.moments.ragged import Ragged
+from latensor.refinement.hmm import ChainFamily, HiddenChain, Sequences, expect, likeliest_path
 from latensor.refinement.hmm.chain import log_likelihood
 from latensor.sources.sequences import read_lengths
 
@@ -19,8 +21,7 @@ from latensor.sources.sequences import read_lengths
 class HiddenMarkovInference:
     """Scores, states and samples of a model with `startprob_`, `transmat_` and emissions.
 
-    A subclass defines `_read_rows`, `_emission`, `_design` (how rows are given to the emissions)
-    and `_draw` (rows for states).
+    A subclass defines `_read_rows`, `_emission` and `_draw` (rows for states).
     """
 
     startprob_: Any
@@ -32,8 +33,10 @@ class HiddenMarkovInference:
         """The fitted model, rows as its emissions take them, and where sequences begin."""
         check_is_fitted(self)
         rows = self._read_rows(X, reset=False)
-        sequences = Sequences.of(read_lengths(lengths, len(rows)))
-        return self._chain(), self._design()(rows), sequences
+        sizes, chain = read_lengths(lengths, len(rows)), self._chain()
+        units = Batch((Ragged.of(rows, sizes),), np.ones(len(sizes)), np.arange(len(sizes)))
+        _, design, sequences = ChainFamily(chain.emission.design).prepare(units).parts
+        return chain, design, sequences
 
     def _chain(self) -> HiddenChain:
         startprob = np.ascontiguousarray(self.startprob_, dtype=np.float64)
@@ -150,9 +153,6 @@ class HiddenMarkovInference:
 
     def _emission(self) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must give its emissions back")
-
-    def _design(self) -> Any:
-        raise NotImplementedError(f"{type(self).__name__} must say how emissions take rows")
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must draw rows")

@@ -21,13 +21,21 @@ from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.hmm.moment_starts import MomentStart, moment_starts
 from latensor.models.hmm.sequence_input import merged_equal
 from latensor.models.hmm.subspace import find_subspace
-from latensor.models.hmm.trials import Chosen, Start, compete, likeliest, relabelled
+from latensor.models.hmm.trials import (
+    Chosen,
+    Start,
+    compete,
+    likeliest,
+    relabelled,
+    subset,
+    trial_rows,
+)
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sequences import DECAYS, PairSums, WindowSums
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
 from latensor.refinement.hmm import ChainFamily, HiddenChain, expect
-from latensor.refinement.hmm.chain import sequence_log_likelihoods
+from latensor.refinement.hmm.chain import predicted, sequence_log_likelihoods
 
 # Random starts beside those of the moments; more where these are weaker than their noise, and for
 # so few rows that they cost next to nothing, though never more than three for a state.
@@ -103,6 +111,10 @@ class ChainModel(Model[HiddenChain]):
     def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
         """Parameters of the emissions in the units of the data, by name."""
         raise NotImplementedError(f"{type(self).__name__} must name its parameters")
+
+    def observables(self, frame: Frame, rows: Any, emission: Any) -> tuple[Array, Array]:
+        """Numbers (n, g) that rows show, NaN where unobserved, and their means (k, g) by state."""
+        raise NotImplementedError(f"{type(self).__name__} must say what its rows show")
 
     # ------------------------------------------------------------------ the number of states
     def select(self, run: Run, effort: Effort) -> Selection | None:
@@ -278,6 +290,34 @@ class ChainModel(Model[HiddenChain]):
         emission = self.random_emission(frame, k, units, rng)
         chain = HiddenChain(np.full(k, 1 / k), transmat, emission)
         return Start(f"random {number + 1}", self.with_given(frame, chain))
+
+    def evidence(
+        self, frame: Frame, search: Search[HiddenChain], answer: Answer[HiddenChain]
+    ) -> dict[str, Any]:
+        """How far rows depend on the row before them beyond what the states say.
+
+        What a row shows minus its mean given all rows before it cannot be predicted by the same of
+        the row before, if the model is right. The largest canonical correlation of both, less what
+        noise alone makes of it.
+        """
+        chain = answer.state
+        assert chain is not None
+        units = subset(search.sample, trial_rows(chain))
+        _, design, sequences = self.family(frame).prepare(units).parts
+        likelihoods = chain.emission.likelihoods(design, sequences)
+        chances = predicted(likelihoods, sequences, chain.startprob, chain.transmat)
+        shown, means = self.observables(frame, units.rows.rows, chain.emission)
+        gaps = shown - chances @ means
+        seen = ~np.isnan(gaps).any(axis=1)
+        later = 1 + np.flatnonzero(seen[1:] & seen[:-1] & ~sequences.is_start[1:])
+        if len(later) < 2:
+            return {}
+        # Orthogonal coordinates, without those that do not vary.
+        left, values, _ = np.linalg.svd(np.vstack([gaps[later], gaps[later - 1]]), False)
+        left = left[:, values > values[0] * np.sqrt(np.finfo(float).eps)] if values[0] > 0 else left
+        correlation = 2 * np.linalg.norm(left[: len(later)].T @ left[len(later) :], 2)
+        noise = 2 * np.sqrt(left.shape[1] / len(later))
+        return {"dependence": max(float(correlation - noise), 0.0)}
 
     # ------------------------------------------------------------------ what users see
     def order(self, frame: Frame, state: HiddenChain) -> Array:

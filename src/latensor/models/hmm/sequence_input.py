@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import is_array, to_host
+from latensor.arrays import is_array, read_numpy, to_host
 from latensor.arrays.masked import unmasked
 from latensor.engines import engine_of
 from latensor.estimation.sample_source import as_batches
@@ -128,7 +128,7 @@ def read_symbols(samples: object, n_symbols: int | None) -> tuple[Any, int]:
     if scipy.sparse.issparse(samples):
         raise InvalidInputError("X is sparse: give symbols as a dense array of one column")
     samples = unmasked(samples, "X", allows_missing=True)
-    array = np.asarray(to_host(samples) if is_array(samples) else samples)
+    array = np.asarray(to_host(samples)) if is_array(samples) else read_numpy(samples, "X")
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:

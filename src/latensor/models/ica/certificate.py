@@ -235,7 +235,9 @@ def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACerti
     if count < len(variances) and found.noise_kind in ("none", "isotropic"):
         # The leading directions of the covariance hold the sources.
         kept, rest = variances[:count], variances[count:]
-        angle = subspace_angle(kept, float(rest[0]), float(rest.sum()), moment.weight)
+        angle = subspace_angle(
+            kept, float(rest[0]), float(rest.sum()), moment.weight, len(variances)
+        )
     return ICACertificate(
         n_components=count,
         n_features=len(moment.mean),

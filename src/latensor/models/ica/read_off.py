@@ -17,7 +17,9 @@ from scipy.sparse.linalg import eigsh
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import diagonal_of, diagonalize
-from latensor.decomposition.optimize.symmetric_newton import SymmetricCore
+from latensor.decomposition.optimize.iteration import StoppingRule
+from latensor.decomposition.optimize.problem import DenseProblem
+from latensor.decomposition.optimize.shared import descend_shared, shared_fit
 from latensor.exceptions import InvalidInputError
 from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.models.ica.signal_space import (
@@ -189,26 +191,22 @@ def by_fit(
         if core.shape[0] < count:
             return None
         rotation, _ = _rotation(core, rng, algorithm)
-        problem = SymmetricCore(core)
-        point = problem.point(rotation)
-        total = float(np.vdot(core, core))
-        for _ in range(_FIT_STEPS):
-            before = point.loss
-            point = problem.step(point)
-            if before - point.loss <= 1e-12 * before or point.loss <= 1e-30 * total:
-                break
-    norms = np.linalg.norm(point.vectors, axis=0)
+        problem = DenseProblem(core)
+        total = problem.squared_norm
+        rule = StoppingRule(1e-12, _FIT_STEPS, floor=1e-30 * total)
+        fit, _ = descend_shared(problem, shared_fit(problem, rotation.T), rule)
+    norms = np.linalg.norm(fit.rows, axis=1)
     weight = min(moment.fourth_weight / dependence, MOST_SAMPLES)
     if not norms.min() ** 4 >= _CLEAR_KURTOSIS * np.sqrt(24 / weight):
         return None
-    terms = point.vectors / norms
+    terms = fit.rows.T / norms
     if np.abs(terms.T @ terms - np.eye(count)).max() > _ALIKE:
         return None
     if count == 1 or noise_evidence(terms, norms**4, weight) < _NOISE_SHOWS:
         no_noise = np.zeros(len(moment.mean))
         space = SignalSpace("none", projection, lift, no_noise, float("nan"))
         return by_rotation(moment, space, rng, algorithm)
-    fraction = point.loss / total if total > 0 else 0.0
+    fraction = fit.loss / total if total > 0 else 0.0
     return fitted(moment, projection, lift @ terms, core, fraction)
 
 

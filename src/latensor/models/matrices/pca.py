@@ -180,7 +180,9 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 error=(found.error + frame.values.get("forgotten", 0.0)) / largest,
                 n_components=found.rank,
                 explained=float(ratio.sum()),
-                angle=subspace_angle(kept, found.following, left_out, found.weight),
+                angle=subspace_angle(
+                    kept, found.following, left_out, found.weight, self.n_features_in_
+                ),
             ),
         }
 

@@ -16,13 +16,12 @@ from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_given import covariances_of
 from latensor.moments.batch import Batch, Kind
 from latensor.refinement.families.covariances import (
-    DIAG,
     FULL,
-    SPHERICAL,
     TIED,
     as_matrices,
     cholesky,
     inverse_factors,
+    n_entries,
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
@@ -191,14 +190,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
 
     def _n_variances(self, count: int) -> int:
         """Free numbers in the covariances of so many components."""
-        width = int(self.n_features_in_)
-        free = {
-            FULL: count * width * (width + 1) // 2,
-            TIED: width * (width + 1) // 2,
-            DIAG: count * width,
-            SPHERICAL: count,
-        }
-        return free[self._covariance_type]
+        return n_entries(self._covariance_type, count, int(self.n_features_in_))
 
     def _n_free(self, count: int) -> int:
         """Free parameters of so many components."""

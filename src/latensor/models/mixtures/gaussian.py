@@ -18,6 +18,7 @@ from latensor.estimation.samples import in_library_of
 from latensor.models.mixtures.estimator import GaussianEstimator
 from latensor.models.mixtures.gaussian_certificate import (
     GaussianMixtureCertificate,
+    component_worth,
     smallest_divergence,
     smallest_gain,
 )
@@ -196,6 +197,7 @@ class GaussianMixture(GaussianEstimator):
         evidence = answer.evidence
         count, width = len(outer.weights), len(outer.means[0])
         matrices = as_matrices(self.covariance_type, outer.covariances, count, width)
+        n_rows, (ahead, moved) = frame["weight"] / evidence["copies"], evidence["ahead"]
         certificate = GaussianMixtureCertificate(
             n_components=count,
             n_features=width,
@@ -204,9 +206,10 @@ class GaussianMixture(GaussianEstimator):
             condition=getattr(evidence["found"], "condition", float("nan")),
             gap=getattr(evidence["found"], "gap", float("nan")),
             separation=smallest_divergence(outer.means, matrices),
-            gain=frame["weight"]
-            * smallest_gain(outer.weights, outer.means, matrices, self.covariance_type),
-            asked=(self._n_free(count) - self._n_free(count - 1)) / 2 * np.log(frame["weight"]),
+            gain=n_rows * smallest_gain(outer.weights, outer.means, matrices, self.covariance_type),
+            asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
+            ahead=ahead / np.sqrt(evidence["copies"]),
+            moved=moved,
             n_moves=answer.n_moves,
             constant_features=evidence["constant"],
             covariance_type=self.covariance_type,

@@ -10,6 +10,7 @@ from scipy.special import entr, logsumexp
 
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Statement, present
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
+from latensor.refinement.mixture_search import ANOTHER, ERRORS
 from latensor.value_files import storable
 
 # Below so many rows per feature the optimum of the likelihood is not the better model: with 3.3 a
@@ -33,7 +34,11 @@ class GaussianMixtureCertificate(MixtureCertificate):
     converged : bool
     gain : float, log-likelihood of all rows that is lost if the two components are joined that
         can be joined at the least loss
-    asked : float, what the Bayesian information criterion asks of that gain for a component
+    asked : float, what the Bayesian information criterion asks of that gain for a component, with
+        its correction for few rows; rows that are all given several times count once in both
+    ahead : float, standard errors by which another optimum that was met is less likely (Vuong
+        1989); infinite where none came near
+    moved : float, fraction of the rows that it puts into other components
     """
 
     covariance_type: str = "full"
@@ -44,6 +49,8 @@ class GaussianMixtureCertificate(MixtureCertificate):
     converged: bool = True
     gain: float = float("inf")
     asked: float = 0.0
+    ahead: float = float("inf")
+    moved: float = 0.0
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -53,6 +60,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
         found = [
             self._start(),
             self._evidence(),
+            self._optima(),
             self._size(),
             self._collapse(),
             self._unobserved(),
@@ -79,7 +87,19 @@ class GaussianMixtureCertificate(MixtureCertificate):
             CAUTION,
             "two components tell apart too little to be sure of both: joined, the log-likelihood "
             f"would be {max(self.gain, 0.0):.3g} lower, where a component must be worth "
-            f"{self.asked:.3g} (BIC). Lower n_components, or give more rows.",
+            f"{self.asked:.3g} (BIC; infinite for more parameters than rows). Lower n_components, "
+            "or give more rows.",
+        )
+
+    def _optima(self) -> Statement | None:
+        if self.ahead >= ERRORS or self.moved <= ANOTHER:
+            return None
+        return Statement(
+            "Optima",
+            CAUTION,
+            f"another optimum puts {100 * self.moved:.0f} % of the rows into other components and "
+            f"is {max(self.ahead, 0.0):.2g} standard errors less likely: these rows do not say "
+            "which is right. Give more rows, or compare other n_components and covariance types.",
         )
 
     def _size(self) -> Statement:
@@ -137,6 +157,22 @@ def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
             squared = gap @ solved + 4 * shapes
             smallest = min(smallest, float(np.sqrt(max(squared, 0.0))))
     return smallest
+
+
+def component_worth(n_parameters: int, n_fewer: int, n_rows: float) -> float:
+    """Log-likelihood that one more component must gain; infinite for more parameters than rows.
+
+    Half of the additional parameters times log n (BIC), times n / (n - p - 1) as for few rows in
+    the corrected criterion of Hurvich and Tsai (1989).
+
+    Parameters
+    ----------
+    n_parameters, n_fewer : int, of the mixture and of one with a component less
+    """
+    left = n_rows - n_parameters - 1
+    if left <= 0:
+        return float("inf")
+    return float((n_parameters - n_fewer) / 2 * np.log(n_rows) * n_rows / left)
 
 
 def smallest_gain(

@@ -8,7 +8,7 @@ import numpy as np
 
 from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_starts import GivenParts
-from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
+from latensor.refinement.families.covariances import DIAG, SPHERICAL, shape_of
 
 # How far weights may be from summing to one: what float32 leaves of them.
 _ROUNDING = 1e-5
@@ -44,13 +44,8 @@ def read_given(
         means = _numbers(means, "means_init", (count, width))
     if precisions is None:
         return GivenParts(weights, means, None)
-    shapes = {
-        FULL: (count, width, width),
-        TIED: (width, width),
-        DIAG: (count, width),
-        SPHERICAL: (count,),
-    }
-    precisions = _numbers(precisions, "precisions_init", shapes[covariance_type])
+    shape = shape_of(covariance_type, count, width)
+    precisions = _numbers(precisions, "precisions_init", shape)
     return GivenParts(weights, means, covariances_of(covariance_type, precisions))
 
 

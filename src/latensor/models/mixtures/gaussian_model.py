@@ -39,7 +39,7 @@ from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.mixture_moves import passes
 from latensor.refinement.mixture_search import Search as Found
-from latensor.refinement.mixture_search import search, starts_of
+from latensor.refinement.mixture_search import compared, search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Rows on which starts are compared: enough for components of a tenth of the average weight.
@@ -50,8 +50,6 @@ _ROWS_PER_COMPONENT_AND_FEATURE = 60
 _FEATURES_PER_COMPONENT = 2
 # The third central moment of means in a common covariance is unique from five components on.
 _FEWEST_TIED = 5
-# Above, one other start beside the moments is not enough.
-_DOUBTFUL_OFF_DIAGONAL = 0.15
 # Times that unobserved entries are drawn from the mixture found so far, and starts tried on them.
 _ROUNDS_OF_DRAWS = 3
 # Passes by which starts with unobserved entries are compared: EM is slow there.
@@ -271,8 +269,10 @@ class GaussianModel(Model[MixtureState]):
         else:
             coordinates = Coordinates.of(family, sample, points)
             few = self._trusted(frame, search_)
-            found = search(family, points, starts_of(family, coordinates, count, rng, known, few))
-        return Start(found.state, found.start, found.n_moves), found.log_likelihood
+            starts = starts_of(family, coordinates, count, rng, known, few)
+            found = search(family, points, starts, alternatives=True)
+        start = Start(found.state, found.start, found.n_moves, {"alternative": found.alternative})
+        return start, found.log_likelihood
 
     def _search_unobserved(
         self,
@@ -354,9 +354,22 @@ class GaussianModel(Model[MixtureState]):
         rows = search_.sample.rows
         missing = np.isnan(rows)
         patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
+        family, alternative = self.family(frame), answer.evidence.get("alternative")
+        ahead = (np.inf, 0.0)
+        if alternative is not None:
+            ahead = compared(family, family.prepare(search_.sample), answer.state, alternative)
         return {
+            "alternative": None,
+            "ahead": tuple(ahead),
+            "copies": fewest_copies(search_.sample),
             "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
-            "collapsed": int(self.family(frame).collapsed(answer.state, weight).sum()),
+            "collapsed": int(family.collapsed(answer.state, weight).sum()),
             "missing": float(missing.mean()),
             "n_patterns": patterns,
         }
+
+
+def fewest_copies(sample: Batch) -> float:
+    """How often every row is given at least: rows that all come twice are half as many."""
+    _, owner = np.unique(sample.rows, axis=0, return_inverse=True)
+    return max(float(np.bincount(owner.ravel(), sample.weights).min()), 1.0)

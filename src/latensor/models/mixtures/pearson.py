@@ -10,7 +10,7 @@ import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import RandomState, is_array
+from latensor.arrays import RandomState, is_array, read_numpy
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.parameters import Choice
@@ -359,7 +359,7 @@ def _column(X: object) -> object:
     if is_array(X):
         array: Any = X
     elif isinstance(X, list | tuple) or hasattr(X, "__array__"):
-        array = np.asarray(X)
+        array = read_numpy(X, "X")
     else:
         return X
     return array.reshape((-1, 1)) if array.ndim == 1 else X

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
+from latensor.estimation.mixture_inference import DensityInference
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE, Choice, Interval
@@ -31,6 +32,7 @@ from latensor.whole_files import PathLike
 class NoisyOrNetwork(
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
+    DensityInference,
     DensityMixin,  # type: ignore[misc]
     LatentEstimator,
 ):
@@ -138,25 +140,6 @@ class NoisyOrNetwork(
         """The probability (n, k) that each cause is active: `predict_proba`."""
         return self.predict_proba(X)
 
-    def score_samples(self, X: object) -> Array:
-        """The log-likelihood (n,) of every sample."""
-        array, found = self._answers(X)
-        return in_library_of(np.concatenate([total for _, total in found]), array)
-
-    def score(self, X: object, y: object = None) -> float:
-        """The average log-likelihood of the samples."""
-        return float(np.concatenate([total for _, total in self._answers(X)[1]]).mean())
-
-    def bic(self, X: object) -> float:
-        """Schwarz's criterion: -2 log-likelihood + parameters x log n; lower is better."""
-        each = np.concatenate([total for _, total in self._answers(X)[1]])
-        return float(-2 * each.sum() + self._n_parameters() * np.log(len(each)))
-
-    def aic(self, X: object) -> float:
-        """Akaike's criterion: -2 log-likelihood + 2 parameters; lower is better."""
-        each = np.concatenate([total for _, total in self._answers(X)[1]])
-        return float(-2 * each.sum() + 2 * self._n_parameters())
-
     def sample(self, n_samples: int = 1, random_state: RandomState = None) -> tuple[Any, Any]:
         """Samples (n, d) drawn from the network and the active causes (n, k) of each.
 
@@ -262,6 +245,10 @@ class NoisyOrNetwork(
         engine = LocalEngine(self._n_jobs())
         source = Source.of(Kind.ROWS, units)
         return array, list(engine.map(source, lambda b: family.answers(state, family.prepare(b))))
+
+    def _log_likelihoods(self, X: object) -> tuple[Array, Array]:
+        array, found = self._answers(X)
+        return array, np.concatenate([total for _, total in found])
 
     def _n_parameters(self) -> int:
         count = self.n_components_

@@ -27,7 +27,7 @@ from latensor.models.networks.noisy_or_read_off import (
 from latensor.moments.binary import PairCounts, TripleCounts
 from latensor.moments.rows import RowSample
 from latensor.moments.sums import Folded, Joint
-from latensor.refinement.em import best_start
+from latensor.refinement.em import em
 
 # Features whose triples are counted: C(128, 3) = 341,376 sums. The others follow from pairs.
 _TRIPLE_FEATURES = 128
@@ -148,8 +148,26 @@ class NoisyOrModel(Model[NoisyOrState]):
             names.append(f"random {number + 1}")
         if len(candidates) == 1:
             return Start(candidates[0], names[0])
-        best, em_fit = best_start(search_.fold, search_.family, candidates, max_iter=_TRIAL)
-        return Start(em_fit.state, names[best])
+        # Where ones are dense, the start that leads after a few steps is often not the one that
+        # ends highest: half of them go on for twice as long, until one is left.
+        states, steps = dict(zip(names, candidates, strict=True)), _TRIAL
+        while len(states) > 1:
+            tried = {
+                name: em(
+                    search_.fold,
+                    search_.family,
+                    state,
+                    max_iter=steps,
+                    accelerate=steps > _TRIAL,
+                    prepared=True,
+                )
+                for name, state in states.items()
+            }
+            ranked = sorted(tried, key=lambda name: -tried[name].log_likelihood)
+            states = {name: tried[name].state for name in ranked[: (len(ranked) + 1) // 2]}
+            steps *= 2
+        name, state = states.popitem()
+        return Start(state, name)
 
     def order(self, frame: Frame, state: NoisyOrState) -> Array:
         return np.asarray(component_order(state.prior, state.components))
@@ -164,7 +182,9 @@ class NoisyOrModel(Model[NoisyOrState]):
 def drawn(few: RowSample, count: int, rng: np.random.Generator) -> NoisyOrState:
     """A random start: every cause is like one sample, blended with the mean of all."""
     rows, weights = few.samples, few.weights
-    mean = np.clip(weights @ rows / weights.sum(), 1e-3, 0.999)
+    mean = weights @ rows / weights.sum()
+    varies = (mean > 0) & (mean < 1)
+    mean = np.clip(mean, 1e-3, 0.999)
     # A sample with few ones says little about a cause.
     chances = weights * (rows.sum(axis=1) + 1e-3)
     picked = rng.choice(len(rows), count, p=chances / chances.sum())
@@ -172,7 +192,9 @@ def drawn(few: RowSample, count: int, rng: np.random.Generator) -> NoisyOrState:
     components = (blend * rows[picked] + (1 - blend) * mean) * rng.uniform(0.8, 1.2, (count, 1))
     jitter = rng.uniform(0.9, 1.1, components.shape)
     prior = np.full(count, min(LARGE_PRIOR, 1 / count))
-    return NoisyOrState(prior, np.clip(components * jitter, 1e-3, 0.95), mean / 2)
+    # What never varies is the leak's alone: the likelihood would not take it from the causes.
+    components = np.where(varies, np.clip(components * jitter, 1e-3, 0.95), 0.0)
+    return NoisyOrState(prior, components, np.where(varies, mean / 2, mean))
 
 
 def counted(known: Interactions) -> Selection:

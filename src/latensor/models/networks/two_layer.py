@@ -41,12 +41,6 @@ class _ScoreFunctions:
 class TwoLayerEstimator(LatentEstimator):
     """Base of networks with one hidden layer."""
 
-    n_components: int
-    activation: str
-    scores: Any
-    alpha: float
-    n_init: int
-    random_state: RandomState
     _loss: ClassVar[str] = "squared"
     _min_samples: ClassVar[int] = 2
     # Rows of the sample on which L-BFGS runs, at most.
@@ -78,6 +72,31 @@ class TwoLayerEstimator(LatentEstimator):
             "certificate_",
         }
     )
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        activation: str = "sigmoid",
+        scores: Any = "gaussian",
+        alpha: float = 1e-4,
+        n_init: int = 8,
+        refine: int | str = "auto",
+        tol: float = 1e-6,
+        max_iter: int = 1000,
+        random_state: RandomState = None,
+        n_jobs: int | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.activation = activation
+        self.scores = scores
+        self.alpha = alpha
+        self.n_init = n_init
+        self.refine = refine
+        self.tol = tol
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.n_jobs = n_jobs
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return target_source(self, X, y, sample_weight, reset=reset)
@@ -242,31 +261,6 @@ class TwoLayerNetwork(RegressorMixin, TwoLayerEstimator):  # type: ignore[misc]
     >>> round(model.score(data.X, data.y), 2)
     0.99
     """
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        activation: str = "sigmoid",
-        scores: Any = "gaussian",
-        alpha: float = 1e-4,
-        n_init: int = 8,
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.activation = activation
-        self.scores = scores
-        self.alpha = alpha
-        self.n_init = n_init
-        self.refine = refine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def predict(self, X: object) -> Array:
         """The mean of y (n,), or (n, outputs), in the library of `X`."""

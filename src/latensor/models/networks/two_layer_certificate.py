@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.design import (
+    collinear_statement,
+    samples_statement,
+    starts_statement,
+)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.models.networks.two_layer_read_off import DEVIATIONS
 from latensor.value_files import storable
 
-# Samples for every weight, below which the weights are badly determined.
-_FEW, _TOO_FEW = 10.0, 2.0
 # Losses that differ by less than this fraction are one.
 _SAME = 0.02
 
@@ -72,8 +75,11 @@ class NetworkCertificate(Findings):
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         return present(
-            self._samples(), self._moments(), self._spectrum(), self._starts(), self._fit(),
-            self._convergence(), self._collinear(),
+            samples_statement(
+                self.samples_per_weight, f"{self.samples_per_weight:.3g} samples for every weight."
+            ),
+            self._moments(), self._spectrum(), self._starts(), self._fit(), self._convergence(),
+            collinear_statement(self.rank, self.n_features, self.constant_features, "weights"),
         )  # fmt: skip
 
     @property
@@ -86,13 +92,6 @@ class NetworkCertificate(Findings):
         """The orders, of 2 and 3, whose moment is not above its noise."""
         pairs = ((2, self.second_deviations), (3, self.third_deviations))
         return tuple(order for order, value in pairs if not value > DEVIATIONS)
-
-    def _samples(self) -> Statement:
-        text = f"{self.samples_per_weight:.3g} samples for every weight."
-        if self.samples_per_weight >= _FEW:
-            return Statement("Samples", GOOD, text)
-        level = CAUTION if self.samples_per_weight >= _TOO_FEW else BAD
-        return Statement("Samples", level, text + " Lower n_components or give more samples.")
 
     def _moments(self) -> Statement:
         if self.n_components > self.rank:
@@ -143,12 +142,10 @@ class NetworkCertificate(Findings):
         if abs(self.wide_loss - 1) <= _SAME:
             text = "twice as many hidden units, from a random start, come to the same loss."
             return Statement("Optimum", GOOD, text)
-        text = f"{self.n_agreed} of {self.n_starts} starts led to the optimum that was kept"
+        more = ""
         if self.wide_loss < 1:
-            text += f"; twice as many hidden units lower the loss by {1 - self.wide_loss:.2g} of it"
-        if self.n_agreed >= 2:
-            return Statement("Optimum", GOOD, f"{text}.")
-        return Statement("Optimum", CAUTION, f"{text}. There may be a better one: raise n_init.")
+            more = f"; twice as many hidden units lower the loss by {1 - self.wide_loss:.2g} of it"
+        return starts_statement(self.n_agreed, self.n_starts, more)
 
     def _fit(self) -> Statement | None:
         if math.isnan(self.fit):
@@ -159,16 +156,3 @@ class NetworkCertificate(Findings):
         if self.converged:
             return None
         return Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
-
-    def _collinear(self) -> Statement | None:
-        if self.rank == self.n_features:
-            return None
-        told = ""
-        if self.constant_features:
-            told = f" (column {listed(self.constant_features)} does not vary)"
-        return Statement(
-            "Collinear features",
-            CAUTION,
-            f"X varies in {self.rank} of {self.n_features} directions{told}: weights are those of "
-            "least length, predictions are not affected.",
-        )

@@ -90,17 +90,19 @@ class TwoLayerClassifier(ClassifierMixin, TwoLayerEstimator):  # type: ignore[mi
         random_state: RandomState = None,
         n_jobs: int | None = None,
     ) -> None:
-        self.n_components = n_components
-        self.activation = activation
-        self.scores = scores
+        super().__init__(
+            n_components,
+            activation=activation,
+            scores=scores,
+            alpha=alpha,
+            n_init=n_init,
+            refine=refine,
+            tol=tol,
+            max_iter=max_iter,
+            random_state=random_state,
+            n_jobs=n_jobs,
+        )
         self.classes = classes
-        self.alpha = alpha
-        self.n_init = n_init
-        self.refine = refine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def partial_fit(
         self, X: object, y: object = None, sample_weight: object = None, *, classes: object = None

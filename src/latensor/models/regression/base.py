@@ -11,11 +11,14 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.estimation import Choice, Interval
+from latensor.estimation.sample_source import as_batches
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.fit import Rank
-from latensor.models.regression.tensor_input import read_shape
+from latensor.models.regression.tensor_input import is_targeted, read_shape
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
+from latensor.sources.collections import framework_of
+from latensor.sources.partitions import Partitioned
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 
@@ -29,9 +32,19 @@ PARAMETERS = {
 
 
 class ReadsShape:
-    """Checks the parameter `shape` of a model on tensors."""
+    """Checks the parameter `shape` of a model on tensors, and whether samples are in memory."""
 
     shape: Any
+
+    def _refuse_sources(self, X: object, why: str) -> None:
+        if (
+            isinstance(X, Partitioned)
+            or framework_of(X) is not None
+            or as_batches(X, is_targeted) is not None
+        ):
+            raise InvalidInputError(
+                f"{type(self).__name__} takes samples in memory and no source: {why}"
+            )
 
     def _check_shape(self) -> None:
         if self.shape is not None:
@@ -72,6 +85,68 @@ def tucker_ranks(ranks: object, dims: Sequence[int], owner: str) -> tuple[int, .
                 f"{tuple(dims)} of a sample"
             )
     return tuple(int(r) for r in given)
+
+
+class CPRank:
+    """The parameters of models with CP weights."""
+
+    _dims: tuple[int, ...]
+
+    def __init__(
+        self,
+        rank: int | str = 1,
+        *,
+        alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        shape: Any = None,
+        max_rank: int = 8,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+    ) -> None:
+        self.rank = rank
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.shape = shape
+        self.max_rank = max_rank
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+        """The rank, or None and what cross-validation tries."""
+        if self.rank == "auto":
+            return None, cp_candidates(int(self.max_rank), self._dims, n_outputs)
+        return cp_rank(self.rank, self._dims, n_outputs, type(self).__name__), ()
+
+
+class TuckerRanks:
+    """The parameters of models with Tucker weights."""
+
+    _dims: tuple[int, ...]
+
+    def __init__(
+        self,
+        ranks: Any = 1,
+        *,
+        alpha: float | str = "auto",
+        fit_intercept: bool = True,
+        shape: Any = None,
+        max_rank: int = 8,
+        max_iter: int = 100,
+        tol: float = 1e-6,
+    ) -> None:
+        self.ranks = ranks
+        self.alpha = alpha
+        self.fit_intercept = fit_intercept
+        self.shape = shape
+        self.max_rank = max_rank
+        self.max_iter = max_iter
+        self.tol = tol
+
+    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+        """The ranks, or None and what cross-validation tries."""
+        if isinstance(self.ranks, str) and self.ranks == "auto":
+            return None, tucker_candidates(int(self.max_rank), self._dims)
+        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
 
 
 def cp_candidates(max_rank: int, dims: Sequence[int], n_outputs: int) -> tuple[Rank, ...]:

@@ -15,9 +15,9 @@ from scipy.special import logsumexp
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Regression, regression_of_rows
-from latensor.models.regression.fit import Rank, RankScore
+from latensor.models.regression.fit import Rank, RankScore, select_rank
 from latensor.models.regression.losses import ClassLoss
-from latensor.models.regression.solve import Fitted, Ridge, minimize
+from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
 from latensor.models.regression.starts import cp_starts, tucker_starts
 from latensor.models.regression.weights import LowRank
 
@@ -121,34 +121,19 @@ def fit_classes(
         alphas = (float(settings.alpha),)
     found: list[ClassFit] = []
     n = regression.n_samples
-    point: LowRank | Fitted[LowRank] = _scaled(loss, regression, starts[0], b, alphas[0] * n)
+    scaled = _scaled(loss, regression, starts[0], b, alphas[0] * n)
+    fitted = evaluated(loss, regression, scaled, Ridge(alphas[0] * n), b)
+    tol = max(settings.tol, _PATH_TOL) if automatic else settings.tol
     for alpha in alphas:
-        ridge = Ridge(alpha * n)
-        fitted = minimize(
-            loss,
-            regression,
-            point,
-            ridge,
-            intercepts=b,
-            max_iter=settings.max_iter,
-            tol=max(settings.tol, _PATH_TOL) if automatic else settings.tol,
-        )
-        point = fitted
-        error = leave_one_out(loss, fitted) / n
-        found.append(ClassFit(fitted, regression, alpha, error))
+        fitted = replace(fitted, ridge=Ridge(alpha * n))
+        fitted = minimize(loss, regression, fitted, max_iter=settings.max_iter, tol=tol)
+        found.append(ClassFit(fitted, regression, alpha, leave_one_out(loss, fitted) / n))
         if len(found) > 2 and found[-1].error > found[-2].error > found[-3].error:
             break
     best = min(found, key=lambda fit: fit.error)
     if not automatic:
         return best
-    fitted = minimize(
-        loss,
-        regression,
-        best.fitted,
-        Ridge(best.alpha * n),
-        max_iter=settings.max_iter,
-        tol=settings.tol,
-    )
+    fitted = minimize(loss, regression, best.fitted, max_iter=settings.max_iter, tol=settings.tol)
     return replace(best, fitted=fitted)
 
 
@@ -177,7 +162,7 @@ def leave_one_out(loss: ClassLoss, fitted: Fitted[Any]) -> float:
     it are f - A (I - V A)^-1 r.
     """
     weights, at = fitted.weights, fitted.at
-    values, vectors = np.linalg.eigh(fitted.penalized)
+    values, vectors = np.linalg.eigh(fitted.penalized[0])
     kept = values > 1e-10 * max(float(values[-1]), np.finfo(float).tiny)
     root = vectors[:, kept] / np.sqrt(values[kept])
     jacobian = loss._with_intercepts(weights.jacobian(at)) @ root
@@ -210,8 +195,8 @@ def select_class_rank(
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out log loss is within half a standard error of the best."""
     place = np.random.default_rng(0).permutation(len(labels)) % _N_FOLDS
-    scores: list[RankScore] = []
-    for rank in candidates:
+
+    def left_out(rank: Rank) -> list[float]:
         errors = []
         for k in range(_N_FOLDS):
             kept, out = np.flatnonzero(place != k), np.flatnonzero(place == k)
@@ -219,10 +204,6 @@ def select_class_rank(
             loss = ClassLoss(labels[out], weights[out], True)
             value = loss.value(np.asarray(rows[out] @ fit.dense), fit.intercept())
             errors.append(value / float(weights[out].sum()))
-        spread = float(np.std(errors, ddof=1)) / _N_FOLDS**0.5
-        scores.append(RankScore(rank, float(np.mean(errors)), spread))
-        best = min(range(len(scores)), key=lambda j: scores[j].error)
-        if len(scores) - 1 - best >= 2:
-            break
-    limit = scores[best].error + 0.5 * scores[best].deviation
-    return next(s for s in scores if s.error <= limit).rank, tuple(scores)
+        return errors
+
+    return select_rank(left_out, candidates)

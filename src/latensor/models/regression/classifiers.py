@@ -18,13 +18,11 @@ from latensor.estimation.files import SavedEstimator
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.base import (
     PARAMETERS,
+    CPRank,
     ReadsShape,
-    cp_candidates,
-    cp_rank,
+    TuckerRanks,
     dense_weights,
     fitted_tensor,
-    tucker_candidates,
-    tucker_ranks,
 )
 from latensor.models.regression.class_path import (
     ClassSettings,
@@ -63,7 +61,7 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
 
-    def fit(self, X: object, y: object, sample_weight: object = None) -> Self:
+    def fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Learn weights that tell classes apart.
 
         Parameters
@@ -74,6 +72,11 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
         """
         check_parameters(self, self._parameters)
         self._check_shape()
+        self._refuse_sources(
+            X,
+            "the likelihood of labels is no function of a few sums, and every step along the path "
+            "of ridges goes over all rows; give arrays X and y, or use lt.TwoLayerClassifier",
+        )
         rows = read_tensor_rows(self, X, reset=True)
         weights = read_weights(sample_weight, rows)
         if y is None:
@@ -166,7 +169,7 @@ class TensorClassifier(ClassifierMixin, ReadsShape, SavedEstimator, BaseEstimato
         return tags
 
 
-class CPClassifier(TensorClassifier):
+class CPClassifier(CPRank, TensorClassifier):
     """Tell classes of tensors apart by weights that are a sum of a few outer products.
 
     The logits are <X, W> + b: of two classes one, of more one per class, which are then one more
@@ -202,32 +205,8 @@ class CPClassifier(TensorClassifier):
         "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
     }
 
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
 
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        if self.rank == "auto":
-            return None, cp_candidates(int(self.max_rank), self._dims, n_outputs)
-        return cp_rank(self.rank, self._dims, n_outputs, type(self).__name__), ()
-
-
-class TuckerClassifier(TensorClassifier):
+class TuckerClassifier(TuckerRanks, TensorClassifier):
     """Tell classes of tensors apart by weights that are a small core with a factor per mode.
 
     Parameters
@@ -252,30 +231,6 @@ class TuckerClassifier(TensorClassifier):
     """
 
     _parameters = PARAMETERS
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.ranks = ranks
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        if isinstance(self.ranks, str) and self.ranks == "auto":
-            return None, tucker_candidates(int(self.max_rank), self._dims)
-        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
 
 
 def _as(values: Any, rows: Any) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class DenseDesign(Design):
     rows: Array
     roots: Array | None = None
 
-    @property
+    @cached_property
     def dims(self) -> tuple[int, ...]:  # type: ignore[override]
         return tuple(self.rows.shape[1:])
 
@@ -80,7 +81,7 @@ class DenseDesign(Design):
     def n_rows(self) -> int:  # type: ignore[override]
         return int(self.rows.shape[0])
 
-    @property
+    @cached_property
     def split(self) -> int:
         # The smallest intermediates: entries of X contracted with the one and the other group.
         order = range(1, len(self.dims))

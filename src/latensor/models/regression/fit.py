@@ -11,14 +11,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.regression.design import Regression
-from latensor.models.regression.solve import (
-    ALPHAS,
-    FACTOR_ALPHAS,
-    STRONG_ALPHAS,
-    PathFit,
-    finished,
-    squared_path,
-)
+from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
 from latensor.models.regression.starts import cp_starts, tucker_starts
 from latensor.value_files import storable
 
@@ -46,37 +39,45 @@ class Settings:
     max_iter: int
     tol: float
 
-    def path(self, regression: Regression, rank: Rank) -> PathFit[Any]:
+    def path(self, regression: Regression, rank: Rank) -> PathFit:
         """Weights of one rank."""
-        options: dict[str, Any] = {"intercept": self.intercept, "max_iter": self.max_iter}
         starts: list[Any]
         if isinstance(rank, tuple):
             starts, correlated = tucker_starts(regression, rank)
         else:
             starts, correlated = cp_starts(regression, rank)
         self._check_identified(regression, starts[0].n_free)
-        order = len(regression.design.dims) + (regression.n_outputs > 1)
-        warm_up: tuple[float, ...] = STRONG_ALPHAS if correlated and order > 2 else ()
-        alphas: tuple[float, ...] = ALPHAS
-        if not isinstance(self.alpha, str):
-            alphas = (float(self.alpha),)
-            if order > 2:
-                warm_up = tuple(a for a in (*warm_up, ALPHAS[0]) if a > self.alpha)
+        alpha = None if isinstance(self.alpha, str) else float(self.alpha)
+        first = FIRST_ALPHA
+        if len(regression.design.dims) + (regression.n_outputs > 1) > 2:
+            first = max(STRONG_ALPHA if correlated else FIRST_ALPHA, alpha or 0.0)
+        elif alpha is not None:
+            first = alpha
+        path = RidgePath(regression, self.intercept, self.max_iter, self.tol)
         # Few rows are fitted in no time, and local optima are many: every start to its end.
-        few = len(starts) > 2
-        paths = [
-            squared_path(regression, group, alphas, warm_up=warm_up, **options)
-            for group in ([[start] for start in starts] if few else [starts])
-        ]
-        path = min(paths, key=lambda path: path.chosen.error)
+        groups = [[start] for start in starts] if len(starts) > 2 else [starts]
+        found = [path.fitted(path.first(group, first), alpha) for group in groups]
+        best = min(found, key=lambda each: each.error)
         if self.penalty != "weights":
-            strengths = FACTOR_ALPHAS if isinstance(self.alpha, str) else (float(self.alpha),)
-            sparse = squared_path(
-                regression, [path.fitted.weights], strengths, penalty="factors", **options
-            )
-            if self.penalty == "factors" or sparse.chosen.error < path.chosen.error:
-                path = sparse
-        return finished(path, regression, max_iter=self.max_iter, tol=self.tol)
+            other = path.fitted(path.factors(best), alpha)
+            other = path.strengthened(other) if alpha is None else other
+            best = other if self.penalty == "factors" or other.error < best.error else best
+        return path.finished(best)
+
+    def left_out(
+        self, folds: Sequence[tuple[Regression, Callable[[Array], float]]], rank: Rank
+    ) -> list[float]:
+        """Errors of a rank on what was left out.
+
+        Parameters
+        ----------
+        folds : what is fitted, and the relative error of weights (D, q) on what was left out
+        rank : int, or one per mode
+        """
+        return [
+            error(self.path(kept, rank).fitted.weights.dense() * (kept.y_scale / kept.x_scale))
+            for kept, error in folds
+        ]
 
     def _check_identified(self, regression: Regression, n_free: int) -> None:
         count = regression.n_samples * regression.n_outputs
@@ -105,9 +106,7 @@ class RankScore:
 
 
 def select_rank(
-    folds: Sequence[tuple[Regression, Callable[[Array], float]]],
-    candidates: Sequence[Rank],
-    settings: Settings,
+    left_out: Callable[[Rank], Sequence[float]], candidates: Sequence[Rank]
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out error is within half a standard error of the best.
 
@@ -115,22 +114,16 @@ def select_rank(
 
     Parameters
     ----------
-    folds : what is fitted, and the relative error of weights (D, q) on what was left out
+    left_out : the errors of a rank, one per fold
     candidates : ranks, increasing
-    settings : Settings
     """
     scores: list[RankScore] = []
     for rank in candidates:
-        errors = []
-        for regression, left_out in folds:
-            fitted = settings.path(regression, rank).fitted
-            weights = fitted.weights.dense() * (regression.y_scale / regression.x_scale)
-            errors.append(left_out(weights))
+        errors = left_out(rank)
         spread = float(np.std(errors, ddof=1)) / len(errors) ** 0.5
         scores.append(RankScore(rank, float(np.mean(errors)), spread))
         best = min(range(len(scores)), key=lambda k: scores[k].error)
         if len(scores) - 1 - best >= 2:
             break
     limit = scores[best].error + 0.5 * scores[best].deviation
-    chosen = next(s for s in scores if s.error <= limit)
-    return chosen.rank, tuple(scores)
+    return next(s for s in scores if s.error <= limit).rank, tuple(scores)

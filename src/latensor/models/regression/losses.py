@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import expit, log_softmax, logsumexp, softmax
+from scipy.special import expit, logsumexp, softmax
 
 from latensor.arrays import Array
 from latensor.models.regression.weights import Linearized, LowRank
@@ -23,6 +23,10 @@ class Loss:
         """The loss."""
         raise NotImplementedError
 
+    def residual(self, fitted: Array, intercepts: Array) -> Array:
+        """Minus the derivatives by fitted values (m, q)."""
+        raise NotImplementedError
+
     def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
         """The expected second derivatives (p + e, p + e) and minus the gradient (p + e,)."""
         raise NotImplementedError
@@ -38,6 +42,9 @@ class SquaredLoss(Loss):
 
     def value(self, fitted: Array, intercepts: Array) -> float:
         return 0.5 * (float(((self.targets - fitted) ** 2).sum()) + self.rest)
+
+    def residual(self, fitted: Array, intercepts: Array) -> Array:
+        return self.targets - fitted
 
     def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
         return weights.normal(at, self.targets - at.fitted)
@@ -79,6 +86,9 @@ class ClassLoss(Loss):
             each = logsumexp(logits, axis=1) - (self.labels * logits).sum(axis=1)
         return float(self.weights @ each)
 
+    def residual(self, fitted: Array, intercepts: Array) -> Array:
+        return (self.labels - self.probabilities(fitted, intercepts)) * self.weights[:, None]
+
     def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
         chances = self.probabilities(at.fitted, intercepts)
         jacobian = self._with_intercepts(weights.jacobian(at))
@@ -102,11 +112,3 @@ class ClassLoss(Loss):
             return jacobian
         m, q, _ = jacobian.shape
         return np.concatenate([jacobian, np.broadcast_to(np.eye(q), (m, q, q))], axis=2)
-
-    def log_probabilities(self, fitted: Array, intercepts: Array) -> Array:
-        """(m, number of classes), the logarithms of the probabilities."""
-        logits = self._shifted(fitted, intercepts)
-        if logits.shape[1] == 1:
-            logits = np.concatenate([np.zeros_like(logits), logits], axis=1)
-        found: Array = log_softmax(logits, axis=1)
-        return found

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.design import (
+    collinear_statement,
+    samples_statement,
+    starts_statement,
+)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.value_files import storable
 
-# Samples for every coefficient of the smallest component, below which it is badly determined.
-_FEW, _TOO_FEW = 10.0, 2.0
 # Distance of the two closest components in standard deviations of the noise.
 _APART, _CLOSE = 1.0, 0.3
 # Logistic mixtures had errors of .36 at 20,000 samples and .09 at 200,000 (ten features, three
@@ -59,19 +62,16 @@ class RegressionMixtureCertificate(Findings):
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         return present(
-            self._samples(), self._separation(), self._starts(), self._logistic(),
-            self._collinear(),
+            samples_statement(
+                self.samples_per_coefficient,
+                f"the smallest component has {self.samples_per_coefficient:.3g} samples for every "
+                "coefficient.",
+            ),
+            self._separation(),
+            starts_statement(self.n_agreed, self.n_starts) if self.n_starts > 1 else None,
+            self._logistic(),
+            collinear_statement(self.rank, self.n_features, self.constant_features, "coefficients"),
         )  # fmt: skip
-
-    def _samples(self) -> Statement:
-        text = (
-            f"the smallest component has {self.samples_per_coefficient:.3g} samples for every "
-            "coefficient."
-        )
-        if self.samples_per_coefficient >= _FEW:
-            return Statement("Samples", GOOD, text)
-        level = CAUTION if self.samples_per_coefficient >= _TOO_FEW else BAD
-        return Statement("Samples", level, text + " Lower n_components or give more samples.")
 
     def _separation(self) -> Statement | None:
         if self.n_components == 1:
@@ -84,14 +84,6 @@ class RegressionMixtureCertificate(Findings):
         level = CAUTION if self.separation >= _CLOSE else BAD
         return Statement("Separation", level, text + " They may be one: lower n_components.")
 
-    def _starts(self) -> Statement | None:
-        if self.n_starts < 2:
-            return None
-        text = f"{self.n_agreed} of {self.n_starts} starts led to the optimum that was kept."
-        if self.n_agreed >= 2:
-            return Statement("Optimum", GOOD, text)
-        return Statement("Optimum", CAUTION, text + " There may be a better one: raise n_init.")
-
     def _logistic(self) -> Statement | None:
         if self.link != "logit" or self.n_components == 1 or self.n_samples >= _LOGISTIC:
             return None
@@ -100,17 +92,4 @@ class RegressionMixtureCertificate(Findings):
             CAUTION,
             f"{self.n_samples:,.0f} samples of one bit each: below 100,000 the components of a "
             "logistic mixture are rarely determined.",
-        )
-
-    def _collinear(self) -> Statement | None:
-        if self.rank == self.n_features:
-            return None
-        told = ""
-        if self.constant_features:
-            told = f" (column {listed(self.constant_features)} does not vary)"
-        return Statement(
-            "Collinear features",
-            CAUTION,
-            f"X varies in {self.rank} of {self.n_features} directions{told}: coefficients are "
-            "those of least length, predictions are not affected.",
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -168,7 +169,8 @@ class RegressionModel(Model[RegressionState]):
         rank: Rank | None = self.rank
         scores: tuple[RankScore, ...] = ()
         if rank is None:
-            rank, scores = select_rank(self._row_folds(units), self.candidates, self.settings)
+            errors = partial(self.settings.left_out, self._row_folds(units))
+            rank, scores = select_rank(errors, self.candidates)
         return self._answer(self._of_rows(units), rank, scores)
 
     def _of_rows(self, units: Batch) -> Regression:
@@ -211,7 +213,7 @@ class RegressionModel(Model[RegressionState]):
                 groups.resampled([float(j != k) for j in range(N_FOLDS)]).finalize()
             )
             folds.append((kept, LeftOutMoments(kept, groups.groups[k].finalize())))
-        rank, scores = select_rank(folds, self.candidates, self.settings)
+        rank, scores = select_rank(partial(self.settings.left_out, folds), self.candidates)
         known = groups.resampled([1.0] * N_FOLDS).finalize()
         return self._answer(self._of_moments(known), rank, scores)
 
@@ -232,9 +234,9 @@ class RegressionModel(Model[RegressionState]):
         # Of the mean alone, generalized cross-validation has the error total n q / (n q - q)^2.
         count = n * self.n_outputs
         null = total * count / max(count - extra, 1.0) ** 2
-        held = 1.0 if constant else 1 - path.chosen.error / null
+        held = 1.0 if constant else 1 - path.error / null
         certificate = RegressionCertificate(
-            n, path.chosen.n_free + extra, r2, float(held), fitted.converged
+            n, path.n_free + extra, r2, float(held), fitted.converged
         )
         weights = fitted.weights
         core = output = None
@@ -250,8 +252,8 @@ class RegressionModel(Model[RegressionState]):
             factors,
             output,
             regression.y_mean - regression.x_mean @ dense,
-            path.chosen.alpha,
-            path.penalty,
+            path.alpha,
+            fitted.ridge.penalty,
             rank,
             scores,
             certificate,

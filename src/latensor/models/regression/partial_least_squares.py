@@ -78,7 +78,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
         self.n_components = n_components
         self.shape = shape
 
-    def fit(self, X: object, y: object) -> Self:
+    def fit(self, X: object, y: object = None) -> Self:
         """Learn the components.
 
         Parameters
@@ -88,13 +88,20 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
         """
         check_parameters(self, self._parameters)
         self._check_shape()
+        self._refuse_sources(
+            X,
+            "scores of all training samples are part of it; give arrays X and y, or lt.CPRegressor",
+        )
+        if y is None:
+            raise InvalidInputError("requires y to be passed, but the target y is None")
         rows, targets = self._read(X, y)
         n, count = len(rows), int(self.n_components)
         if n < 2:
             raise InvalidInputError(f"X has {n} sample(s): CPPLS needs a minimum of 2")
         dims, q = self._dims, targets.shape[1]
         x_mean, y_mean = rows.mean(axis=0), targets.mean(axis=0)
-        x, yy = rows - x_mean, targets - y_mean
+        x, x_scale = _scaled(rows - x_mean)
+        yy, y_scale = _scaled(targets - y_mean)
         patterns = [np.zeros((d, count)) for d in dims]
         scores, y_scores = np.zeros((n, count)), np.zeros((n, count))
         outputs, inner = np.zeros((q, count)), np.zeros((count, count))
@@ -120,7 +127,15 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
             for before in range(r):
                 overlap = loads[:, before] @ loads[:, r]
                 rotations[:, r] -= overlap * rotations[:, before]
-        dense = rotations @ inner @ outputs.T
+        with np.errstate(over="ignore", invalid="ignore"):
+            scores, y_scores = scores * x_scale, y_scores * y_scale
+            inner = inner * (y_scale / x_scale)
+            dense = rotations @ inner @ outputs.T
+        if not np.isfinite(dense).all():
+            raise InvalidInputError(
+                f"coefficients of y (up to {y_scale:.1g}) on X (up to {x_scale:.1g}) overflow: "
+                "give both in units of similar size"
+            )
         dtype = self._dtype
         self.x_factors_ = [f.astype(dtype) for f in (scores, *patterns)]
         self.y_factors_ = [y_scores.astype(dtype), outputs.astype(dtype)]
@@ -198,6 +213,12 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsShape, SavedEstimator, BaseEs
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _scaled(centred: Array) -> tuple[Array, float]:
+    """Numbers near one, whose squares neither over- nor underflow, and the power of two to them."""
+    scale = float(np.ldexp(1.0, int(np.frexp(np.abs(centred).max())[1])))
+    return centred / scale, scale
 
 
 def _leading(tensor: Array) -> list[Array]:

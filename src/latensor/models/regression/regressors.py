@@ -23,13 +23,11 @@ from latensor.estimation.samples import in_library_of, read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.base import (
     PARAMETERS,
+    CPRank,
     ReadsShape,
-    cp_candidates,
-    cp_rank,
+    TuckerRanks,
     dense_weights,
     fitted_tensor,
-    tucker_candidates,
-    tucker_ranks,
 )
 from latensor.models.regression.fit import Rank, Settings
 from latensor.models.regression.model import RegressionModel, RegressionState
@@ -66,8 +64,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
         super()._check_parameters()
         self._check_shape()
 
-    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
-        """The rank, or None and what cross-validation tries."""
+    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
 
     def _model(self) -> RegressionModel:
@@ -79,7 +76,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
             int(self.max_iter),
             float(self.tol),
         )
-        rank, candidates = self._ranks()
+        rank, candidates = self._ranks(self._n_targets)
         return RegressionModel(settings, rank, candidates, self._dims, self._n_targets)
 
     # ------------------------------------------------------------------ data
@@ -204,7 +201,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
         return tags
 
 
-class CPRegressor(TensorRegressor):
+class CPRegressor(CPRank, TensorRegressor):
     """Predict numbers from tensors, by weights that are a sum of a few outer products.
 
     y = <X, W> + b with W = sum_r a_r (x) b_r (x) .. of rank R: R (d1 + d2 + ..) numbers in place
@@ -280,22 +277,19 @@ class CPRegressor(TensorRegressor):
         max_iter: int = 100,
         tol: float = 1e-6,
     ) -> None:
-        self.rank = rank
-        self.alpha = alpha
+        super().__init__(
+            rank,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+            shape=shape,
+            max_rank=max_rank,
+            max_iter=max_iter,
+            tol=tol,
+        )
         self.penalty = penalty
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
-        if self.rank == "auto":
-            return None, cp_candidates(int(self.max_rank), self._dims, self._n_targets)
-        return cp_rank(self.rank, self._dims, self._n_targets, type(self).__name__), ()
 
 
-class TuckerRegressor(TensorRegressor):
+class TuckerRegressor(TuckerRanks, TensorRegressor):
     """Predict numbers from tensors, by weights that are a small core with a factor per mode.
 
     y = <X, W> + b with W = G x_1 U_1 x_2 U_2 ..: the pattern of every mode lies in a space of a few
@@ -345,19 +339,16 @@ class TuckerRegressor(TensorRegressor):
         max_iter: int = 100,
         tol: float = 1e-6,
     ) -> None:
-        self.ranks = ranks
-        self.alpha = alpha
+        super().__init__(
+            ranks,
+            alpha=alpha,
+            fit_intercept=fit_intercept,
+            shape=shape,
+            max_rank=max_rank,
+            max_iter=max_iter,
+            tol=tol,
+        )
         self.penalty = penalty
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _ranks(self) -> tuple[Rank | None, tuple[Rank, ...]]:
-        if isinstance(self.ranks, str) and self.ranks == "auto":
-            return None, tucker_candidates(int(self.max_rank), self._dims)
-        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
 
 
 def _n_axes(values: Any) -> int:

@@ -12,7 +12,6 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose
-from latensor.decomposition.tucker.decomposition import tucker
 from latensor.models.regression.design import DenseDesign, Regression
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
@@ -130,9 +129,12 @@ def tucker_starts(regression: Regression, ranks: Sequence[int]) -> tuple[list[Tu
 def _tucker_start(tensor: Array, ranks: Sequence[int], whitenings: list[Array]) -> TuckerWeights:
     if not tensor.any():
         tensor = 1e-3 * np.random.default_rng(0).standard_normal(tensor.shape)
-    modes = tuple(range(len(ranks)))
-    fitted = tucker(tensor, ranks=tuple(ranks), modes=modes, random_state=0).tensor
-    factors = [np.asarray(f) for f in fitted.factors[:-1]]
+    core, factors = tensor, []
+    for k, rank in enumerate(ranks):  # sequentially truncated; sweeps do the rest
+        unfolded = np.moveaxis(core, k, 0).reshape(core.shape[k], -1)
+        _, vectors = np.linalg.eigh(unfolded @ unfolded.T)
+        factors.append(vectors[:, : -rank - 1 : -1])
+        core = np.moveaxis(np.tensordot(factors[k], core, axes=(0, k)), 0, k)
     if whitenings:
         factors = [m @ f for m, f in zip(whitenings, factors, strict=True)]
-    return TuckerWeights(np.asarray(fitted.core), tuple(factors)).balanced()
+    return TuckerWeights(core, tuple(factors)).balanced()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import Array, is_array, to_host
+from latensor.arrays import Array, is_array, read_numpy, to_host
 from latensor.estimation import read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.sources.pairs import PairReader
@@ -49,7 +49,7 @@ def read_shape(shape: object, n_features: int | None, owner: str) -> tuple[int, 
 def flattened(X: Any) -> tuple[Any, tuple[int, ...] | None]:
     """Samples as rows (n, D), and their shape where they have one; anything else as it is."""
     if isinstance(X, list | tuple):
-        nested = np.asarray(X, dtype=object) if not len(X) else np.asarray(X)
+        nested = np.asarray(X, dtype=object) if not len(X) else read_numpy(X, "X")
         X = nested if nested.ndim > 2 else X
     if not isinstance(X, SparseTensor) and hasattr(X, "coords") and hasattr(X, "fill_value"):
         X = SparseTensor.from_coo(X)

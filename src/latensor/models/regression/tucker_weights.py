@@ -88,13 +88,45 @@ class TuckerWeights(LowRank):
                 right = self.factors[j]
                 both = np.moveaxis(self.core, (k, j), (0, 1))
                 both = both.reshape(both.shape[0], both.shape[1], -1)
-                inner = np.einsum("abx,cdx->abcd", both, both, optimize=True)
-                block = np.einsum("ic,jb,abcd->iajd", left, right, inner, optimize=True)
+                inner = np.tensordot(both, both, axes=(2, 2))  # a, b, c, d
+                block = np.tensordot(left, inner, axes=(1, 2))  # i, a, b, d
+                block = np.tensordot(block, right, axes=(2, 1)).transpose(0, 1, 3, 2)
                 there = slice(edges[j], edges[j + 1])
                 found[at, there] = block.reshape(left.size, right.size)
                 found[there, at] = found[at, there].T
         found[edges[order] :, edges[order] :] = np.eye(self.core.size)
         return found
+
+    def bending(self, gradient: Array) -> Array:
+        order, core = len(self.factors), self.core
+        tensor = gradient.reshape(*(len(f) for f in self.factors), -1)
+        found = np.zeros((self.n_parameters, self.n_parameters))
+        edges = np.concatenate([[0], np.cumsum([b.size for b in self.blocks])])
+        for k, left in enumerate(self.factors):
+            d, rank = left.shape
+            at = slice(edges[k], edges[k + 1])
+            alone = np.moveaxis(self._contracted(tensor, k), k, 0)
+            block = np.zeros((d, rank, rank, alone[0].size))
+            block[:, np.arange(rank), np.arange(rank)] = alone.reshape(d, 1, -1)
+            block = np.moveaxis(block.reshape(d, rank, rank, *alone.shape[1:]), 2, k + 2)
+            found[at, edges[order] :] = block.reshape(left.size, -1)
+            found[edges[order] :, at] = found[at, edges[order] :].T
+            for j in range(k):
+                pair = np.moveaxis(self._contracted(tensor, k, j), (k, j), (0, 1))
+                both = np.moveaxis(core, (k, j), (0, 1))
+                axes = list(range(2, order + 1))
+                inner = np.tensordot(pair, both, axes=(axes, axes)).transpose(0, 2, 1, 3)
+                there = slice(edges[j], edges[j + 1])
+                found[at, there] = inner.reshape(left.size, -1)
+                found[there, at] = found[at, there].T
+        return found
+
+    def _contracted(self, tensor: Array, *left_out: int) -> Array:
+        """A tensor (d_1, .., d_N, q) times the factors of all modes but some."""
+        for k, factor in enumerate(self.factors):
+            if k not in left_out:
+                tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(0, k)), 0, k)
+        return tensor
 
     def squared_norm(self) -> float:
         """Of factors with orthonormal columns, as `metric`."""

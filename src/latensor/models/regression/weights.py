@@ -80,6 +80,10 @@ class LowRank:
         """(p, p): inner products of the derivatives of W."""
         raise NotImplementedError
 
+    def bending(self, gradient: Array) -> Array:
+        """(p, p): inner products of a tensor (D, q) and the second derivatives of W."""
+        raise NotImplementedError
+
     def squared_norm(self) -> float:
         """|W|^2."""
         raise NotImplementedError
@@ -224,6 +228,28 @@ class CPWeights(LowRank):
                 scaled = left[:, None, :] * _hadamard(grams, rank, k, n)
                 inner = scaled[:, :, None, :] * right.T[None, :, :, None]
                 found[rows, columns] = inner.reshape(left.size, right.size)
+                found[columns, rows] = found[rows, columns].T
+        return found
+
+    def bending(self, gradient: Array) -> Array:
+        blocks, rank = self.blocks, self.rank
+        order, each = len(blocks), np.arange(rank)
+        tensor = gradient.reshape([len(b) for b in blocks])
+        edges = np.concatenate([[0], np.cumsum([b.size for b in blocks])])
+        found = np.zeros((edges[-1], edges[-1]))
+        for k in range(order):
+            for n in range(k):
+                inner = tensor[None]
+                if order > 2:
+                    others = [part for m in range(order) if m not in (k, n)
+                              for part in (blocks[m], [m, order])]  # fmt: skip
+                    inner = np.einsum(
+                        tensor, list(range(order)), *others, [order, n, k], optimize=True
+                    )
+                block = np.zeros((len(blocks[n]), rank, len(blocks[k]), rank))
+                block[:, each, :, each] = inner
+                rows, columns = slice(edges[n], edges[n + 1]), slice(edges[k], edges[k + 1])
+                found[rows, columns] = block.reshape(blocks[n].size, blocks[k].size)
                 found[columns, rows] = found[rows, columns].T
         return found
 

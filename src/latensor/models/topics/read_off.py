@@ -14,11 +14,13 @@ along a basis Q of the words.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.linalg
+import scipy.special
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.algorithms.joint_diagonalization import Diagonalized, diagonalize
@@ -64,6 +66,8 @@ class TopicMoments:
     eigenvalues : (k,) the whitened weights of the third moment
     implied_concentration : float, the one at which second and third moment agree best, also where
         it was not used
+    lift : (r, k) directions in the basis that bring the third moment to diagonal form; None where
+        the whole of it was not formed
     """
 
     topics: Any
@@ -73,6 +77,7 @@ class TopicMoments:
     spectrum: Any
     eigenvalues: Any
     implied_concentration: float
+    lift: Any = None
 
 
 def topics_from_moments(
@@ -162,7 +167,8 @@ class _Core:
         spectrum, vectors = leading_eigenpairs(self.second - fraction * np.outer(m, m))
         _check_rank(spectrum, n_components, self.basis.shape[0])
         whiten = vectors[:, :n_components] / np.sqrt(spectrum[:n_components])
-        found = self._decompose(self._third(whiten, a), rng, rotation)
+        core = third_core(self.triples, m, self.second, whiten, a)
+        found = self._decompose(core, rng, rotation)
         lift = whiten @ found.vectors
         sums = self.product_sums @ lift - fraction * self.mean_sum * (m @ lift)
         return _Solution(a, lift, sums, found, spectrum)
@@ -197,18 +203,20 @@ class _Core:
             solution.spectrum,
             solution.found.weights[order] * np.sign(sums),
             implied,
+            lift.T,
         )
 
-    def _third(self, whiten: Any, a: float) -> Any:
-        """M3(A, A, A) for a whitening A of the core."""
-        core = np.tensordot(self.triples, whiten, axes=(2, 0))
-        core = np.tensordot(core, whiten, axes=(1, 0))
-        core = np.tensordot(core, whiten, axes=(0, 0)).transpose(2, 1, 0)
-        m, second = whiten.T @ self.first, whiten.T @ self.second @ whiten
-        mixed = second[:, :, None] * m
-        mixed = mixed + mixed.transpose(0, 2, 1) + mixed.transpose(2, 1, 0)
-        cube = m[:, None, None] * m[:, None] * m
-        return core - a / (a + 2) * mixed + 2 * a * a / ((a + 1) * (a + 2)) * cube
+
+def third_core(triples: Any, first: Any, second: Any, directions: Any, a: float) -> Any:
+    """M3(A, A, A) for directions A (r, k), from E3, E1 and E2 along the basis."""
+    core = np.tensordot(triples, directions, axes=(2, 0))
+    core = np.tensordot(core, directions, axes=(1, 0))
+    core = np.tensordot(core, directions, axes=(0, 0)).transpose(2, 1, 0)
+    m, pairs = directions.T @ first, directions.T @ second @ directions
+    mixed = pairs[:, :, None] * m
+    mixed = mixed + mixed.transpose(0, 2, 1) + mixed.transpose(2, 1, 0)
+    cube = m[:, None, None] * m[:, None] * m
+    return core - a / (a + 2) * mixed + 2 * a * a / ((a + 1) * (a + 2)) * cube
 
 
 @dataclass(frozen=True)
@@ -247,6 +255,34 @@ def _check_rank(spectrum: Any, n_components: int, n_words: int) -> None:
             f"n_components={n_components} exceeds the {usable} directions that the second moment "
             "of the words supports: lower n_components or give more documents"
         )
+
+
+def repeated_misfit(found: TopicMoments, halves: Sequence[WordTriples], basis: Any) -> float:
+    """How probable it is that the third moment contradicts the model as much by noise alone.
+
+    What topics leave unexplained of the third moments of either half of the documents: the mean of
+    both, squared, over half their difference, squared, is at most about F-distributed where it is
+    noise, with as many degrees of freedom as the mean has left beside topics and as there are
+    entries.
+
+    Parameters
+    ----------
+    found : with `lift`
+    halves : moments along `basis`
+    """
+    left = []
+    for half in halves:
+        with one_blas_thread():
+            core = third_core(half.triples, *half.along(basis), found.lift, found.concentration)
+        diagonal = np.arange(len(core))
+        core[diagonal, diagonal, diagonal] = 0.0
+        left.append(core)
+    k = len(left[0])
+    entries = k * (k + 1) * (k + 2) // 6 - k
+    free = max(entries - k * (k - 1) // 2, 1)
+    mean, noise = (float(((left[0] + sign * left[1]) ** 2).sum()) for sign in (1, -1))
+    ratio = mean / free / max(noise / entries, np.finfo(float).tiny)
+    return float(scipy.special.fdtrc(free, entries, ratio))
 
 
 def as_probabilities(topics: Any, totals: Any) -> Any:

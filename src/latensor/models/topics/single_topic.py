@@ -34,7 +34,7 @@ class SingleTopicModel(TopicsModel):
     search_size: ClassVar[int] = 10_000
 
     def weigh(
-        self, first: Array, second: Array, found: TopicMoments | None, noise: float = np.inf
+        self, first: Array, second: Array, found: TopicMoments | None, follows: bool = False
     ) -> Array:
         return fractions_of(first)
 

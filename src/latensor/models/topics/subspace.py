@@ -11,12 +11,12 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.estimation.run import Loop
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.documents import room_for
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_totals import WordTotals
 from latensor.moments.words import WordCore, WordPairSums
+from latensor.refinement.em import Loop
 from latensor.value_files import storable
 
 # Frequent words are damped by this power of their frequency. Measured on text after refinement:

@@ -118,17 +118,26 @@ def fitted_lengths(tree: Tree, affinity: Affinity) -> Array:
     free = np.flatnonzero(tree.parent >= 0)
     if n > _ALL_PAIRS:
         return _balanced_lengths(tree, affinity.distances)
-    i, j = np.triu_indices(n, 1)
-    design = tree.path_signs()[:, free].astype(np.float64)
-    weights = affinity.weights[i, j]
-    root = np.sqrt(weights / weights.max())
-    # Lengths that no pair of weight sees stay at zero, by a ridge far below rounding of the rest.
-    gram = (design * root[:, None] ** 2).T @ design
-    target = (design * root[:, None] ** 2).T @ affinity.distances[i, j]
-    ridge = 1e-12 * float(np.trace(gram)) / len(gram)
-    factor = np.linalg.cholesky(gram + ridge * np.eye(len(gram))).T
-    lengths[free] = nnls(factor, np.linalg.solve(factor.T, target), maxiter=30 * len(free))[0]
+    gram, target = length_equations(tree, affinity.weights, affinity.distances[None])
+    factor = np.linalg.cholesky(gram).T
+    lengths[free] = nnls(factor, np.linalg.solve(factor.T, target[:, 0]), maxiter=30 * len(free))[0]
     return lengths
+
+
+def length_equations(tree: Tree, weights: Array, distances: Array) -> tuple[Array, Array]:
+    """The normal equations (E, E), (E, m) of all lengths, for m tables of distances (m, n, n)."""
+    free = np.flatnonzero(tree.parent >= 0)
+    below = tree.below()[free]
+    gram, target = np.zeros((len(free),) * 2), np.zeros((len(free), len(distances)))
+    weights = np.triu(weights, 1) / np.triu(weights, 1).max()
+    for i in range(tree.n_observed - 1):
+        apart = (below[:, i + 1 :] != below[:, i, None]).astype(np.float64)
+        weighted = apart * weights[i, i + 1 :]
+        gram += weighted @ apart.T
+        target += weighted @ distances[:, i, i + 1 :].T
+    # Lengths that no pair of weight sees stay at zero, by a ridge far below rounding of the rest.
+    ridge = 1e-12 * float(np.trace(gram)) / len(gram)
+    return gram + ridge * np.eye(len(gram)), target
 
 
 def _balanced_lengths(tree: Tree, distances: Array) -> Array:

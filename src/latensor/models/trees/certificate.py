@@ -66,7 +66,10 @@ class TreeCertificate(Findings):
 
 def _support(found: TreeCertificate) -> Statement | None:
     if not found.n_inner_edges:
-        return Statement("Support", GOOD, "so few leaves have one tree only.")
+        text = "so few leaves have one tree only."
+        if found.n_leaves > 3:
+            text = "no inner edge is told from zero: all leaves hang on one node."
+        return Statement("Support", GOOD, text)
     if found.n_supported < 0:
         return Statement("Support", UNKNOWN, "the support of inner edges was not measured.")
     text = (

@@ -16,6 +16,7 @@ from latensor.arrays import Array, RandomState, check_positive_int, generator
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator
+from latensor.estimation.mixture_inference import DensityInference
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
@@ -74,7 +75,12 @@ def _is_categorical(estimator: Any) -> bool:
     return getattr(estimator, "family_", None) == CATEGORICAL
 
 
-class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: ignore[misc]
+class LatentTree(
+    TransformerMixin,  # type: ignore[misc]
+    DensityInference,
+    DensityMixin,  # type: ignore[misc]
+    LatentEstimator,
+):
     """The tree behind the columns of a table, and the distributions along its edges.
 
     Columns are leaves (species, items, sensors), rows are independent sites or samples; the inner
@@ -92,13 +98,16 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     topology : "auto" (spectral neighbour joining, then interchanges), "snj", "nj" (neighbour
         joining), or a tree in Newick's format whose names are those of the columns, or their
         numbers
-    interchange : "distance", or "likelihood" to try those that the bootstrap leaves undecided by
-        EM too (symbols)
+    interchange : "distance", or "likelihood" to try those that the bootstrap leaves undecided, and
+        moves of subtrees around them, by EM too (symbols)
     n_symbols : int or None, how many symbols there are; None to take the first batch's word
     shrinkage : "auto" (chosen on held-out sites), or the pseudo-count that EM adds to every row of
         a table
     support : "local" (does a bootstrap of sites still prefer an edge to its interchanges),
         "bootstrap" (is it found again) or None
+    collapse : None for a binary tree, or the significance level (such as 0.05) at which inner edges
+        whose length is not above zero are collapsed, so that nodes have any degree; the number of
+        trees that noise could choose from is taken into account
     refine : "auto", or the number of passes of EM; 0 for moments only
     max_iter : int, passes of EM over the sample in memory
     tol : float, log-likelihood per row that EM may leave to gain
@@ -118,7 +127,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
     shrinkage_ : float, the pseudo-count used (symbols)
     lower_bound_ : float, log-likelihood per row
     n_iter_ : int
-    n_moves_ : int, interchanges that the likelihood asked for
+    n_moves_ : int, interchanges and moves of subtrees that the likelihood asked for
     converged_ : bool
     certificate_ : TreeCertificate
 
@@ -140,6 +149,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         "n_symbols": (Choice((None,)), Interval(numbers.Integral, 2)),
         "shrinkage": (Choice(("auto",)), Interval(numbers.Real, 0)),
         "support": (Choice(("local", "bootstrap", None)),),
+        "collapse": (Choice((None,)), Interval(numbers.Real, 0, 1, closed="neither")),
         "refine": REFINE,
         "max_iter": (Interval(numbers.Integral, 1),),
         "tol": (Interval(numbers.Real, 0),),
@@ -181,6 +191,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         n_symbols: int | None = None,
         shrinkage: float | str = "auto",
         support: str | None = "local",
+        collapse: float | None = None,
         refine: int | str = "auto",
         max_iter: int = 200,
         tol: float = 1e-6,
@@ -194,6 +205,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         self.n_symbols = n_symbols
         self.shrinkage = shrinkage
         self.support = support
+        self.collapse = collapse
         self.refine = refine
         self.max_iter = max_iter
         self.tol = tol
@@ -201,20 +213,6 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ what is asked of a tree
-    def score_samples(self, X: object) -> Array:
-        """The log-likelihood (n,) of every row."""
-        array, values = self._log_likelihoods(X)
-        return in_library_of(values, array)
-
-    def score(self, X: object, y: object = None) -> float:
-        """The average log-likelihood of the rows."""
-        return float(self._log_likelihoods(X)[1].mean())
-
-    def bic(self, X: object) -> float:
-        """Schwarz's criterion: -2 log-likelihood + parameters x log n; lower is better."""
-        each = self._log_likelihoods(X)[1]
-        return float(-2 * each.sum() + self._n_parameters() * np.log(len(each)))
-
     @available_if(_is_categorical)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> Array:
         """The probability (n, h, k) of every state of every hidden node given the row."""
@@ -350,7 +348,13 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
         columns = tuple(str(name) for name in shown)
         if self.family_ == GAUSSIAN:
             return GaussianTreeModel(
-                self.topology, self.support, columns, self.refine, self.max_iter, float(self.tol)
+                self.topology,
+                self.support,
+                self.collapse,
+                columns,
+                self.refine,
+                self.max_iter,
+                float(self.tol),
             )
         return CategoricalTreeModel(
             self.n_states or self.n_symbols_,
@@ -359,6 +363,7 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
             self.interchange,
             self.shrinkage,
             self.support,
+            self.collapse,
             columns,
             self._row_limit,
         )
@@ -412,7 +417,10 @@ class LatentTree(TransformerMixin, DensityMixin, LatentEstimator):  # type: igno
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
         moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
-        method = how.get(self.topology, "given") + moves + (", refined by EM" if refined else "")
+        method = how.get(self.topology, "given") + moves
+        if self.collapse is not None:
+            method += f", inner edges collapsed at level {self.collapse:g}"
+        method += ", refined by EM" if refined else ""
         return TreeCertificate(
             method=method,
             n_leaves=n,

@@ -1,4 +1,4 @@
-"""Interchanges of neighbours that raise the likelihood, where distances leave an edge undecided."""
+"""Moves of subtrees that raise the likelihood, where distances leave an edge undecided."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ _STEPS = 5
 _ROUNDS = 6
 # Edges of at least this support are left alone.
 _SURE = 0.95
+# Probability of a change along an edge that is new: EM goes on from there.
+_FRESH = 0.1
 # Log-likelihood that an interchange must gain: competing trees often differ by less after few
 # steps.
 _WORTH = 0.5
@@ -28,6 +30,7 @@ def interchange_by_likelihood(
 
     Every inner edge that the bootstrap leaves undecided is tried with both interchanges, a few
     steps of EM each. Gains of edges that do not touch are taken together, if the whole gains.
+    Where no interchange gains, subtrees next to such edges move two edges away, the best first.
 
     Parameters
     ----------
@@ -52,7 +55,13 @@ def interchange_by_likelihood(
             if best is not None:
                 gains.append(best)
         if not gains:
-            break
+            best_move = _best_subtree_move(state, fold, family, value + _WORTH / weight)
+            if best_move is None:
+                break
+            lengths = fitted_lengths(best_move.tree, affinity)
+            state = replace(best_move, tree=replace(best_move.tree, length=lengths))
+            moves += 1
+            continue
         gains.sort(key=lambda each: -each[0])
         together, count = _together(state, gains)
         found = em(fold, family, together, max_iter=_STEPS, accelerate=False, prepared=True)
@@ -62,6 +71,62 @@ def interchange_by_likelihood(
         state = replace(together, tree=replace(together.tree, length=lengths))
         moves += count
     return state, moves
+
+
+def _best_subtree_move(
+    state: TreeState, fold: Fold[TreeState], family: TreeFamily, value: float
+) -> TreeState | None:
+    """The likeliest state after a subtree has moved, where that is above a value."""
+    best = None
+    tried = set()
+    for u in _undecided(state.tree):
+        for v in (u, *map(int, np.flatnonzero(state.tree.parent == u))):
+            for w in _two_away(state.tree, v):
+                moved = regrafted(state, v, w)
+                key = frozenset(moved.tree.splits())
+                if key in tried:
+                    continue
+                tried.add(key)
+                found = em(fold, family, moved, max_iter=_STEPS, accelerate=False, prepared=True)
+                if found.log_likelihood > value:
+                    best, value = found.state, found.log_likelihood
+    return best
+
+
+def _two_away(tree: Tree, v: int) -> list[int]:
+    """Nodes below the edges to which the subtree at v can move, with one edge in between.
+
+    The parent of v is a hidden node of three neighbours, which moves along; none for others.
+    """
+    u = int(tree.parent[v])
+    if u < tree.n_observed or tree.parent[u] < 0 or (tree.parent == u).sum() != 2:
+        return []
+    around = tree.neighbours()
+    found = []
+    for first in around[u]:
+        for second in around[first] if first != v else []:
+            if second != u:
+                found += [(second, third) for third in around[second] if third != first]
+    return [a if tree.parent[a] == b else b for a, b in found]
+
+
+def regrafted(state: TreeState, v: int, w: int) -> TreeState:
+    """The subtree at v, with its parent, moved onto the edge above w.
+
+    The tables of the two edges that become one are multiplied; of the two halves of the edge above
+    w the upper one begins next to the identity.
+    """
+    tree, u = state.tree, int(state.tree.parent[v])
+    sibling = next(int(c) for c in np.flatnonzero(tree.parent == u) if c != v)
+    parent, support, tables = tree.parent.copy(), tree.support.copy(), state.tables.copy()
+    tables[sibling] = tables[u] @ tables[sibling]
+    parent[sibling] = parent[u]
+    parent[u], parent[w] = parent[w], u
+    k = state.n_states
+    tables[u, :k, :k] = (1 - _FRESH) * np.eye(k) + _FRESH / k
+    # What was measured were other edges.
+    support[[u, w, sibling]] = np.nan
+    return replace(state, tree=replace(tree, parent=parent, support=support), tables=tables)
 
 
 def _undecided(tree: Tree) -> list[int]:

@@ -20,6 +20,7 @@ from latensor.models.trees.affinity import (
     leaf_signs,
     logdet_affinity,
 )
+from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
@@ -68,6 +69,7 @@ class CategoricalTreeModel(Model[TreeState]):
     interchange: str
     shrinkage: float | str
     support: str | None
+    collapse: float | None
     names: tuple[str, ...]
     row_limit: int
     pilot_size: ClassVar[int] = 2_000
@@ -75,34 +77,23 @@ class CategoricalTreeModel(Model[TreeState]):
 
     def affinity(self, pairs: Any) -> Affinity:
         """Log-determinants of all pairs."""
-        return logdet_affinity(pairs.finalize(), self.n_states)
+        return logdet_affinity(joined(pairs).finalize(), self.n_states)
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         _check_leaves(len(self.names))
-        pairs, support, tree = surveyed(self, run, PairTables(self.n_symbols), streaming)
+        pairs, tree = surveyed(self, run, PairTables(self.n_symbols), streaming)
         views = views_of(tree, tree.distances(), self.n_symbols)
-        values = {"tree": replace(tree, support=support), "views": views}
-        return Frame(values, {"pairs": pairs}, float(pairs.seen()["weight"]))
+        return _frame(pairs, {"tree": tree, "views": views})
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         return {
-            "pairs": PairTables(self.n_symbols),
+            "pairs": grouped_as(frame, PairTables(self.n_symbols)),
             "triples": TripleTables(frame["views"], self.n_symbols),
         }
 
-    def tree_of(self, frame: Frame, affinity: Affinity) -> Tree:
-        """The tree of all data: that of the frame, unless a stream has seen enough to change it."""
-        known: Tree = frame["tree"]
-        if frame.pilot is None:
-            return known
-        fresh = find_topology(self.topology, affinity, self.names)
-        if set(fresh.splits()) == set(known.splits()):
-            return replace(known, length=fitted_lengths(known, affinity))
-        return fresh
-
     def read_off(self, frame: Frame, moments: Joint, rng: np.random.Generator) -> Answer[TreeState]:
         affinity = self.affinity(moments["pairs"])
-        return self._read(frame, moments, affinity, self.tree_of(frame, affinity))
+        return self._read(frame, moments, affinity, tree_of(self, frame, moments, affinity))
 
     def read_near(
         self, frame: Frame, moments: Joint, rng: np.random.Generator, state: TreeState
@@ -112,7 +103,7 @@ class CategoricalTreeModel(Model[TreeState]):
     def _read(
         self, frame: Frame, moments: Joint, affinity: Affinity, tree: Tree
     ) -> Answer[TreeState]:
-        pairs = moments["pairs"].finalize()
+        pairs = joined(moments["pairs"]).finalize()
         by_lengths = lengths_state(tree, pairs.marginals, self.n_states)
         by_views, weakest = None, 0.0
         if set(tree.splits()) == set(frame["tree"].splits()) and len(tree) == len(frame["tree"]):
@@ -246,6 +237,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
 
     topology: str
     support: str | None
+    collapse: float | None
     names: tuple[str, ...]
     refine: int | str
     max_iter: int
@@ -254,7 +246,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
 
     def affinity(self, moments: Any) -> Affinity:
         """Absolute correlations."""
-        _, covariance, weight = moments.finalize()
+        _, covariance, weight = joined(moments).finalize()
         return correlation_affinity(correlations_of(covariance), weight)
 
     def survey(self, run: Run, streaming: bool) -> Frame:
@@ -263,22 +255,17 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         with np.errstate(over="ignore", invalid="ignore"):
             centre = head.rows.astype(np.float64).mean(axis=0)
         start = LeafMoments(centre)
-        pairs, support, tree = surveyed(self, run, start, streaming)
-        values = {"tree": replace(tree, support=support), "centre": centre}
-        return Frame(values, {"pairs": pairs}, float(pairs.seen()["weight"]))
+        pairs, tree = surveyed(self, run, start, streaming)
+        return _frame(pairs, {"tree": tree, "centre": centre})
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
-        return {"pairs": LeafMoments(frame["centre"])}
+        return {"pairs": grouped_as(frame, LeafMoments(frame["centre"]))}
 
     def read_off(
         self, frame: Frame, moments: Joint, rng: np.random.Generator
     ) -> Answer[GaussianTreeState]:
         affinity = self.affinity(moments["pairs"])
-        tree = find_topology(self.topology, affinity, self.names)
-        known: Tree = frame["tree"]
-        if set(tree.splits()) == set(known.splits()):
-            tree = replace(known, length=fitted_lengths(known, affinity))
-        return self._read(moments, affinity, tree)
+        return self._read(moments, affinity, tree_of(self, frame, moments, affinity))
 
     def read_near(
         self, frame: Frame, moments: Joint, rng: np.random.Generator, state: GaussianTreeState
@@ -293,7 +280,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         tree: Tree,
         near: GaussianTreeState | None = None,
     ) -> Answer[GaussianTreeState]:
-        mean, covariance, weight = moments["pairs"].finalize()
+        mean, covariance, weight = joined(moments["pairs"]).finalize()
         observed = correlations_of(covariance)
         tree = replace(tree, length=fitted_lengths(tree, affinity))
         size = np.minimum(np.exp(-tree.length), 1 - 1e-6)
@@ -333,39 +320,87 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         return {"correlation": state.correlation, "mean": state.mean, "deviation": state.deviation}
 
 
-def surveyed(
-    model: CategoricalTreeModel | GaussianTreeModel, run: Run, start: Any, streaming: bool
-) -> tuple[Any, Array, Tree]:
-    """Sums over all pairs, the support of the edges and the tree, in one pass."""
-    n = len(model.names)
-    if model.support is None or streaming or ("(" in model.topology and n < 4):
-        pairs = run.fold("pairs", start)
-        tree = find_topology(model.topology, model.affinity(pairs), model.names)
-        return pairs, tree.support, tree
-    entries = (n * getattr(model, "n_symbols", 1)) ** 2
-    n_groups = group_count(entries)
-    grouped = run.fold("pairs", Grouped.of(start, n_groups, run.seed))
-    used = Grouped(tuple(g for g in grouped.groups if g.sums is not None), grouped.seed)
-    pairs = used.resampled(np.ones(len(used.groups)))
-    tree = find_topology(model.topology, model.affinity(pairs), model.names)
-    if len(used.groups) < 2 or n < 4:
-        return pairs, tree.support, tree
-    every = {name: np.stack([g.sums[name] for g in used.groups]) for name in pairs.sums}
-    draws = []
-    for counts in resample_counts(len(used.groups), run.rng("support")):
-        sums = {name: np.tensordot(counts, values, 1) for name, values in every.items()}
+TreeModel = CategoricalTreeModel | GaussianTreeModel
+
+
+def joined(pairs: Any) -> Any:
+    """One accumulator of what was summed in one or by groups."""
+    if not isinstance(pairs, Grouped):
+        return pairs
+    used = Grouped(tuple(g for g in pairs.groups if g.sums is not None), pairs.seed)
+    return used.resampled(np.ones(len(used.groups)))
+
+
+def grouped_as(frame: Frame, inner: Any) -> Any:
+    """An accumulator by as many groups as that of the survey."""
+    groups = frame.values.get("groups")
+    return inner if groups is None else Grouped.of(inner, *groups)
+
+
+def _frame(pairs: Any, values: Mapping[str, Any]) -> Frame:
+    groups = (len(pairs.groups), pairs.seed) if isinstance(pairs, Grouped) else None
+    weight = float(joined(pairs).seen()["weight"])
+    return Frame({**values, "groups": groups}, {"pairs": pairs}, weight)
+
+
+def affinities(model: TreeModel, pairs: Grouped, counts: Array) -> list[Affinity]:
+    """Affinities of r resamples, in which the groups that have rows count counts (r, g) times."""
+    used = [g for g in pairs.groups if g.sums is not None]
+    every = {name: np.stack([g.sums[name] for g in used]) for name in used[0].sums}
+    found = []
+    for row in counts:
+        sums = {name: np.tensordot(row, values, 1) for name, values in every.items()}
         try:
-            draws.append(model.affinity(pairs.received(sums)))
+            found.append(model.affinity(used[0].received(sums)))
         except NotIdentifiableError:
             # A leaf without two symbols in this resample.
             continue
-    if not draws:
-        return pairs, tree.support, tree
+    return found
 
-    def rebuilt(affinity: Affinity) -> Tree:
-        return find_topology(model.topology, affinity, model.names)
 
-    return pairs, measured_support(tree, draws, model.support, rebuilt), tree
+def found_tree(model: TreeModel, pairs: Any, affinity: Affinity) -> Tree:
+    """The tree of all pairs, without inner edges that may be noise where that is asked for."""
+    tree = find_topology(model.topology, affinity, model.names)
+    if model.collapse is None or not isinstance(pairs, Grouped):
+        return tree
+    count = sum(g.sums is not None for g in pairs.groups)
+    left_out = affinities(model, pairs, 1 - np.eye(count))
+    tree = collapse_edges(tree, affinity, left_out, model.collapse)
+    return replace(tree, length=fitted_lengths(tree, affinity))
+
+
+def tree_of(model: TreeModel, frame: Frame, moments: Joint, affinity: Affinity) -> Tree:
+    """The tree of all data: that of the frame, unless a stream has seen enough to change it."""
+    known: Tree = frame["tree"]
+    if frame.pilot is None and joined(moments["pairs"]).seen()["weight"] == frame.n_units:
+        return known
+    fresh = found_tree(model, moments["pairs"], affinity)
+    if set(fresh.splits()) == set(known.splits()):
+        return replace(known, length=fitted_lengths(known, affinity))
+    return fresh
+
+
+def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[Any, Tree]:
+    """Sums over all pairs, and the tree with the support of its edges, in one pass."""
+    n = len(model.names)
+    supported = model.support is not None and not streaming and n > 3
+    if not supported and (model.collapse is None or n < 4):
+        pairs = run.fold("pairs", start)
+        return pairs, found_tree(model, pairs, model.affinity(pairs))
+    entries = (n * getattr(model, "n_symbols", 1)) ** 2
+    pairs = run.fold("pairs", Grouped.of(start, group_count(entries), run.seed))
+    tree = found_tree(model, pairs, model.affinity(pairs))
+    count = sum(g.sums is not None for g in pairs.groups)
+    if supported and count > 1:
+        draws = affinities(model, pairs, resample_counts(count, run.rng("support")))
+        if draws:
+
+            def rebuilt(affinity: Affinity) -> Tree:
+                return find_topology(model.topology, affinity, model.names)
+
+            support = measured_support(tree, draws, str(model.support), rebuilt)
+            tree = replace(tree, support=support)
+    return pairs if model.collapse is not None else joined(pairs), tree
 
 
 def shrunk(state: TreeState, centre: TreeState, pseudo_count: float) -> TreeState:

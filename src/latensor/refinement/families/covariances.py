@@ -33,6 +33,20 @@ def as_diagonals(kind: str, covariances: Any, width: int) -> Any:
     return np.broadcast_to(covariances[:, None], (len(covariances), width))
 
 
+def shape_of(kind: str, count: int, width: int) -> tuple[int, ...]:
+    """The shape of the covariances of `count` components."""
+    return {FULL: (count, width, width), TIED: (width, width), DIAG: (count, width)}.get(
+        kind, (count,)
+    )
+
+
+def n_entries(kind: str, count: int, width: int) -> int:
+    """How many numbers of the covariances of `count` components are free."""
+    if kind in (FULL, TIED):
+        return (1 if kind == TIED else count) * width * (width + 1) // 2
+    return count * width if kind == DIAG else count
+
+
 def cholesky(matrices: Any) -> Any:
     """Lower triangular factors (..., d, d) of covariances.
 

@@ -57,6 +57,9 @@ _SMALLEST_VARIANCE = 1e-280
 _COLLAPSED, _ROWS_PER_FEATURE = 1e-4, 5
 # Rows completed at a time.
 _BLOCK = 1024
+_EPS = float(np.finfo(float).eps)
+# Rounding of E y^2 - (E y)^2, in coordinates where E y^2 is 1.
+_ROUNDING = 16 * _EPS
 
 
 @storable
@@ -109,7 +112,6 @@ class GaussianFamily(Family[MixtureState]):
         count, n_rows : components and rows, which decide what is cheaper
         common : bool, whether all spherical components share one variance
         """
-        eps = np.finfo(float).eps
         width = len(mean)
         size = 8 * min(n_rows, _MOST_ROWS) * (width + 1) * (width + 2) / 2
         products = covariance_type == FULL and (
@@ -118,26 +120,40 @@ class GaussianFamily(Family[MixtureState]):
         )
         variances = np.maximum(np.diag(covariance), 0.0)
         # What equal entries vary by.
-        rounding = np.maximum((16 * eps * np.asarray(mean)) ** 2, _SMALLEST_VARIANCE)
-        # Rounding of E y^2 - (E y)^2, in coordinates where E y^2 is 1.
-        least = 16 * eps
+        rounding = np.maximum((16 * _EPS * np.asarray(mean)) ** 2, _SMALLEST_VARIANCE)
         if covariance_type == SPHERICAL:
             unit = float(variances.mean())
             unit = unit if unit > float(rounding.mean()) else 1.0
-            transform = np.full(width, 1 / np.sqrt(unit))
-            floor = max(reg_covar * min(1 / unit, 1.0), least)
-            return GaussianFamily(covariance_type, mean, transform, floor, common=common)
+            units = np.full(width, np.sqrt(unit))
+            return GaussianFamily.scaled(covariance_type, mean, units, reg_covar, common=common)
         # Each feature has a unit of its own: one that varies little is not rounding of others.
-        squares = np.where(variances > rounding, variances, 1.0)
-        units, added = np.sqrt(squares), reg_covar * np.minimum(1 / squares, 1.0)
+        units = np.sqrt(np.where(variances > rounding, variances, 1.0))
         if covariance_type == DIAG or missing:
-            floors = np.maximum(added, least)
-            floors = floors if covariance_type == DIAG else np.diag(floors)
-            return GaussianFamily(covariance_type, mean, 1 / units, floors, products)
+            found = GaussianFamily.scaled(covariance_type, mean, units, reg_covar)
+            return replace(found, products=products)
         values, vectors = np.linalg.eigh(covariance / units / units[:, None])
-        turned = vectors / np.sqrt(np.maximum(values, width * eps))
-        floors = (turned.T * added) @ turned + least * np.eye(width)
+        turned = vectors / np.sqrt(np.maximum(values, width * _EPS))
+        floors = (turned.T * _added(units, reg_covar)) @ turned + _ROUNDING * np.eye(width)
         return GaussianFamily(covariance_type, mean, turned / units[:, None], floors, products)
+
+    @staticmethod
+    def scaled(
+        covariance_type: str, centre: Any, units: Any, reg_covar: float, *, common: bool = False
+    ) -> GaussianFamily:
+        """The family in coordinates that divide every feature by a unit (d,) of its own.
+
+        Parameters
+        ----------
+        centre : (d,)
+        reg_covar, common : as in `of`
+        """
+        floors: Any = np.maximum(_added(units, reg_covar), _ROUNDING)
+        products = covariance_type == FULL and len(units) <= _PRODUCTS_ANEW
+        if covariance_type == SPHERICAL:
+            floors = float(floors.min())
+        elif covariance_type != DIAG:
+            floors = np.diag(floors)
+        return GaussianFamily(covariance_type, centre, 1 / units, floors, products, common)
 
     @property
     def width(self) -> int:
@@ -188,6 +204,7 @@ class GaussianFamily(Family[MixtureState]):
         means, transform = state.means - self.centre, self.transform
         if transform.ndim == 2:
             inner = transform.T @ state.covariances @ transform
+            inner = (inner + np.swapaxes(inner, -1, -2)) / 2
             return MixtureState(state.weights, means @ transform, inner)
         factors = self._squared_units(transform)
         return MixtureState(state.weights, means * transform, state.covariances * factors)
@@ -226,10 +243,11 @@ class GaussianFamily(Family[MixtureState]):
             found["weight"] = block.weight
             total = found if total is None else {n: total[n] + found[n] for n in found}
         assert total is not None
-        total["log_likelihood"] += float(prepared.weights @ self._volumes(prepared))
+        total["log_likelihood"] += float(prepared.weights @ self.volumes(prepared))
         return densities.unfolded(total)
 
-    def _volumes(self, points: Points) -> Array:
+    def volumes(self, points: Points) -> Array:
+        """Log |T| (n,) of the observed entries, which turns densities of y into those of x."""
         if points.volumes is None:
             return np.full(len(points), self.log_volume)
         volumes: Array = points.volumes
@@ -271,7 +289,7 @@ class GaussianFamily(Family[MixtureState]):
         if prepared.patterns is not None and self.transform.ndim == 2:
             plain, outer = self._unwhitened(state)
             return plain.log_density(outer, prepared)
-        logs = self.joint(state, prepared) + self._volumes(prepared)[:, None]
+        logs = self.joint(state, prepared) + self.volumes(prepared)[:, None]
         if prepared.order is None:
             return logs
         result = np.empty_like(logs)
@@ -436,3 +454,8 @@ class GaussianFamily(Family[MixtureState]):
             variances = as_diagonals(self.covariance_type, outer.covariances, self.width)
             noise *= np.sqrt(variances)[labels]
         return outer.means[labels] + noise, labels
+
+
+def _added(units: Any, reg_covar: float) -> Any:
+    """What is added to the variances of features over their units (d,)."""
+    return reg_covar * np.minimum(1 / units, 1.0) ** 2

@@ -140,7 +140,7 @@ class Densities:
             self._joined: Any = None
         else:
             self.variances = as_diagonals(self.kind, state.covariances, self.width)
-            self.narrow = False
+            self.narrow = bool(state.covariances.min() < _NARROW)
         self._natural: Any = None
 
     def blocks(self, points: Points) -> Iterator[Points]:
@@ -160,7 +160,7 @@ class Densities:
 
     def joint(self, points: Points) -> tuple[Any, Any]:
         """Log w_j + log p(y | j) (n, k), and what `sums` can use again."""
-        if self.kind in (DIAG, SPHERICAL) and points.products is None:
+        if self.kind in (DIAG, SPHERICAL) and (self.narrow or points.products is None):
             return self._diagonal(points), None
         if points.patterns is not None:
             matrices = np.ascontiguousarray(
@@ -214,13 +214,16 @@ class Densities:
 
     def _diagonal(self, points: Points) -> Any:
         means, precisions = self.state.means, 1 / self.variances
-        logs = points.rows @ (means * precisions).T
-        if self.kind == SPHERICAL:
-            norms = np.einsum("ij,ij->i", points.rows, points.rows)
-            logs -= norms[:, None] * (precisions[:, 0] / 2)
+        entries = -(_LOG_TWO_PI + np.log(self.variances)) / 2
+        if self.narrow:
+            logs = np.empty((len(points), self.count))
+            for j, (mean, precision) in enumerate(zip(means, precisions, strict=True)):
+                squares = (points.rows - mean) ** 2
+                squares = squares if points.observed is None else squares * points.observed
+                logs[:, j] = squares @ (-precision / 2)
         else:
-            logs -= (points.rows**2) @ (precisions / 2).T
-        entries = -(_LOG_TWO_PI + np.log(self.variances) + means**2 * precisions) / 2
+            logs = points.rows @ (means * precisions).T - (points.rows**2) @ (precisions / 2).T
+            entries -= means**2 * precisions / 2
         if points.observed is None:
             logs += entries.sum(axis=1)
         else:

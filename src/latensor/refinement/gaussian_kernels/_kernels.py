@@ -75,3 +75,23 @@ def log_sums(logs: np.ndarray, result: np.ndarray) -> None:
             if difference > _NEGLIGIBLE:
                 summed += math.exp(difference)
         result[i] = largest + math.log(summed)
+
+
+@compiled()
+def divide_by_largest(logs: np.ndarray, largest: np.ndarray) -> None:
+    """Turn logarithms into numbers relative to the largest of every row, in place.
+
+    Parameters
+    ----------
+    logs : (n, k) array, overwritten with exp(l_ij - max_j l_ij)
+    largest : (n,) array, overwritten with max_j l_ij
+    """
+    n_rows, n_components = logs.shape
+    for i in range(n_rows):
+        top = logs[i, 0]
+        for j in range(1, n_components):
+            if logs[i, j] > top:
+                top = logs[i, j]
+        largest[i] = top
+        for j in range(n_components):
+            logs[i, j] = math.exp(logs[i, j] - top)

@@ -3,7 +3,7 @@
 from latensor.refinement.hmm.categorical import CategoricalEmission, SymbolDesign
 from latensor.refinement.hmm.chain import Expectation, Likelihoods, expect, likeliest_path
 from latensor.refinement.hmm.family import ChainFamily, HiddenChain
-from latensor.refinement.hmm.gaussian import GaussianEmission, PointDesign
+from latensor.refinement.hmm.gaussian import GaussianEmission
 from latensor.refinement.hmm.sequences import Sequences
 
 __all__ = [
@@ -13,7 +13,6 @@ __all__ = [
     "GaussianEmission",
     "HiddenChain",
     "Likelihoods",
-    "PointDesign",
     "Sequences",
     "SymbolDesign",
     "expect",

@@ -7,6 +7,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from latensor.moments.batch import Batch
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
 from latensor.value_files import storable
@@ -23,8 +24,9 @@ class SymbolDesign:
 
     n_symbols: int
 
-    def __call__(self, symbols: Any) -> Any:
+    def prepare(self, batch: Batch) -> Any:
         """(n,) int64, rows of the table of likelihoods."""
+        symbols = batch.rows
         missing = symbols < 0
         return np.where(missing, self.n_symbols, symbols) if missing.any() else symbols
 

@@ -77,7 +77,7 @@ class ChainFamily(Family[HiddenChain]):
 
     Attributes
     ----------
-    design : picklable function of rows to what the emissions take
+    design : prepares rows for the emissions: GaussianFamily or SymbolDesign
     updates : letters of the parameters that EM changes: s(tartprob), t(ransmat), and those of the
         emissions; the others stay as they are
     """
@@ -90,7 +90,11 @@ class ChainFamily(Family[HiddenChain]):
 
     def prepare(self, batch: Batch) -> Batch:
         sequences = Sequences.within(batch.rows, batch.weights)
-        parts = (batch.rows, self.design(batch.rows.rows), sequences)
+        rows, weights = batch.rows.rows, sequences.row_weights
+        # Rows need no numbers of their own: their sequences are what is sampled.
+        numbers = np.broadcast_to(np.uint64(0), len(rows))
+        each = Batch((rows,), np.ones(len(rows)) if weights is None else weights, numbers)
+        parts = (batch.rows, self.design.prepare(each), sequences)
         return Batch(parts, batch.weights, batch.keys)
 
     def expect(self, state: HiddenChain, prepared: Batch) -> dict[str, Any]:

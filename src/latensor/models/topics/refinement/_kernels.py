@@ -33,6 +33,15 @@ def thread_count() -> int:
     return int(numba.get_num_threads())
 
 
+@compiled(set())
+def _mixed(state: Any) -> Any:
+    """A 64-bit number as good as random, from a counter (the finalizer of SplitMix64)."""
+    x = np.uint64(state)
+    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return x ^ (x >> np.uint64(31))
+
+
 @compiled(_VECTOR)
 def expected_counts(
     starts: Any,
@@ -238,6 +247,82 @@ def score_documents(
 
 
 @compiled(_VECTOR)
+def left_to_right(
+    starts: Any,
+    words: Any,
+    counts: Any,
+    keys: Any,
+    topics: Any,
+    alpha: Any,
+    draws: int,
+    first: int,
+    last: int,
+    out: Any,
+) -> None:
+    """Log-likelihood of documents first..last-1, the fractions of their topics integrated out.
+
+    The tokens of a document, in random order, are put on topics one after the other in every draw,
+    by c_j + a_j with c the tokens before: the mean over draws of the product of p(token | before).
+
+    Parameters
+    ----------
+    keys : (n,) uint64, begin the random numbers of a document: it has the same under all topics
+    topics, alpha : (V, k) positive probabilities, and (k,) a; float64
+    out : (n,) float64, overwritten
+    """
+    k = topics.shape[1]
+    step = np.uint64(0x9E3779B97F4A7C15)
+    total = 0.0
+    for j in range(k):
+        total += alpha[j]
+    counted = np.empty((draws, k))
+    below = np.empty(k)
+    weights = np.empty(draws)
+    for d in range(first, last):
+        length = np.int64(0)
+        for i in range(starts[d], starts[d + 1]):
+            length += np.int64(counts[i])
+        tokens = np.empty(length, np.int64)
+        place = 0
+        for i in range(starts[d], starts[d + 1]):
+            for _ in range(np.int64(counts[i])):
+                tokens[place] = words[i]
+                place += 1
+        state = np.uint64(keys[d])
+        for draw in range(draws):
+            weights[draw] = 1.0
+            for j in range(k):
+                counted[draw, j] = alpha[j]
+        result = 0.0
+        for t in range(length):
+            state += step
+            chosen = t + np.int64(_mixed(state) % np.uint64(length - t))
+            word = tokens[chosen]
+            tokens[chosen] = tokens[t]
+            row = topics[word]
+            norm = 0.0
+            for draw in range(draws):
+                probability = 0.0
+                for j in range(k):
+                    probability += row[j] * counted[draw, j]
+                    below[j] = probability
+                state += step
+                # 2^-53: the top 53 bits as a number in [0, 1)
+                number = np.float64(_mixed(state) >> np.uint64(11)) * 1.1102230246251565e-16
+                number *= probability
+                j = 0
+                while j < k - 1 and below[j] < number:
+                    j += 1
+                counted[draw, j] += 1.0
+                weights[draw] *= probability / (total + t)
+                norm += weights[draw]
+            result += np.log(norm / draws)
+            for draw in range(draws):
+                weights[draw] *= draws / norm
+        out[d] = result
+
+
+@compiled(_VECTOR)
 def single_topic_counts(
     starts: Any,
     words: Any,
@@ -303,15 +388,6 @@ def single_topic_counts(
             for j in range(width):
                 target[j] += count * fraction[j]
     return likelihood
-
-
-@compiled(set())
-def _mixed(state: Any) -> Any:
-    """A 64-bit number as good as random, from a counter (the finalizer of SplitMix64)."""
-    x = np.uint64(state)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
 
 
 @compiled(set())

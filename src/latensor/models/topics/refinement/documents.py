@@ -75,6 +75,13 @@ class Documents:
         """The number of tokens, each document counted by its weight."""
         return float(self.lengths @ self.weights.astype(np.float64))
 
+    def amounts(self, start: int, stop: int) -> Any:
+        """The counts of the words of documents start..stop-1, each times its document's weight."""
+        edges = self.starts[start : stop + 1]
+        return self.counts[edges[0] : edges[-1]] * np.repeat(
+            self.weights[start:stop], np.diff(edges)
+        )
+
     def take(self, order: Any) -> Documents:
         """The documents at the places (m,) of `order`, in that order."""
         sizes = np.diff(self.starts)[order]

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation.run import Loop
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.models.topics.refinement.corpus import HeldOut, Selected
 from latensor.models.topics.refinement.document_mixtures import expected_topic_counts
@@ -22,6 +21,7 @@ from latensor.models.topics.refinement.documents import Documents, Workers
 from latensor.models.topics.refinement.held_out import halves, log_likelihoods
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Joint, Sums
+from latensor.refinement.em import Loop
 from latensor.refinement.family import Statistics
 from latensor.value_files import storable
 

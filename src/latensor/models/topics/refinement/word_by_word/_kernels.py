@@ -89,30 +89,6 @@ def first_fractions(
 
 
 @compiled(_VECTOR)
-def add_fractions(
-    edges: Any,
-    group: int,
-    words: Any,
-    counts: Any,
-    weights: Any,
-    fractions: Any,
-    first: int,
-    last: int,
-    table: Any,
-) -> None:
-    """Add what words of one group have on topics in documents first..last-1 to the table (V, w)."""
-    width = table.shape[1]
-    for d in range(first, last):
-        weight = weights[d]
-        for i in range(edges[d, group], edges[d, group + 1]):
-            amount = counts[i] * weight
-            row = table[words[i]]
-            fraction = fractions[i]
-            for j in range(width):
-                row[j] += amount * fraction[j]
-
-
-@compiled(_VECTOR)
 def renew_fractions(
     edges: Any,
     group: int,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 
 from latensor.models.topics.refinement.documents import Documents, Workers, padded, padded_width
 
@@ -67,10 +68,7 @@ class WordFractions:
 
     def begin(self, topics: Any, steps: int, start: int, stop: int) -> None:
         """Put documents start..stop-1 on topics (V, w), by so many steps, and count their words."""
-        from latensor.models.topics.refinement.word_by_word._kernels import (
-            add_fractions,
-            first_fractions,
-        )
+        from latensor.models.topics.refinement.word_by_word._kernels import first_fractions
 
         documents = self._documents
         even = documents.lengths[start:stop, None] / self.n_topics
@@ -92,21 +90,14 @@ class WordFractions:
 
         self._workers.run(begin, documents.parts(start=start, stop=stop))
 
-        def add(group: int, first: int, last: int) -> None:
-            add_fractions(
-                self._edges,
-                group,
-                documents.words,
-                documents.counts,
-                documents.weights,
-                self._fractions,
-                first,
-                last,
-                self.table,
-            )
-
-        for tasks in self._rounds(start, stop):
-            self._workers.run(add, tasks)
+        entries = slice(documents.starts[start], documents.starts[stop])
+        words = documents.words[entries]
+        amounts = documents.amounts(start, stop)
+        # A column for every word of every document, with one entry: no loop to compile.
+        counted = scipy.sparse.csc_array(
+            (amounts, words, np.arange(len(words) + 1)), shape=(len(self.table), len(words))
+        )
+        self.table += counted @ self._fractions[entries]
 
     def renew(self, speed: float, stop: int) -> float:
         """Decide anew on the words of documents 0..stop-1; the part of their tokens that moved.
@@ -121,7 +112,7 @@ class WordFractions:
         sums = self.sums()
         dtype = self.table.dtype
         moved = 0.0
-        for tasks in self._rounds(0, stop):
+        for tasks in self._rounds(stop):
             changes = np.zeros((len(tasks), self.width))
             known = sums.astype(dtype)
 
@@ -160,13 +151,12 @@ class WordFractions:
         The words of a document, and the occurrences of a word, are then all on some topic.
         """
         documents, k = self._documents, self.n_topics
-        end = int(documents.starts[self._n_counted])
-        sizes = np.diff(documents.starts[: self._n_counted + 1])
-        amounts = documents.counts[:end] * np.repeat(documents.weights[: self._n_counted], sizes)
-        totals = np.bincount(documents.words[:end], amounts, minlength=documents.n_features)
-        words = np.maximum(self.table[:, :k] - self._word_prior, 0)
-        _scale_rows(words, totals)
-        self.table[:, :k] = words + self._word_prior
+        amounts = documents.amounts(0, self._n_counted)
+        words = documents.words[: len(amounts)]
+        totals = np.bincount(words, amounts, minlength=documents.n_features)
+        table = np.maximum(self.table[:, :k] - self._word_prior, 0)
+        _scale_rows(table, totals)
+        self.table[:, :k] = table + self._word_prior
         _scale_rows(self.mixtures, documents.lengths)
 
     def sums(self) -> Any:
@@ -179,10 +169,10 @@ class WordFractions:
         """(V, w) the topics, zero beyond them."""
         return np.maximum(self.table, 0) * (1.0 / self.sums()).astype(self.table.dtype)
 
-    def _rounds(self, start: int, stop: int) -> list[list[tuple[int, int, int]]]:
+    def _rounds(self, stop: int) -> list[list[tuple[int, int, int]]]:
         """For every round the tasks: a range of words, and documents first..last-1."""
         n_groups = len(self._limits) - 1
-        parts = self._documents.parts(n_groups, start, stop)
+        parts = self._documents.parts(n_groups, stop=stop)
         return [
             [((p + s) % n_groups, first, last) for p, (first, last) in enumerate(parts)]
             for s in range(n_groups)

@@ -1,0 +1,182 @@
+"""The strength of the ridge of a regression, by generalized cross-validation.
+
+A fit begins with a strong ridge, where all starts lead to the same weights. The linear model there
+tells by one eigenproblem which strength generalized cross-validation prefers; the fit goes there,
+and asks again, until the answer stays (performance iteration).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from latensor.arrays import Array
+from latensor.models.regression.design import Regression
+from latensor.models.regression.losses import SquaredLoss
+from latensor.models.regression.solve import Fitted, Ridge, evaluated, factored, minimize
+from latensor.models.regression.weights import LowRank
+
+# Strengths to choose among, fractions of the mean square of an entry, per sample; the weakest is
+# for data without noise.
+ALPHAS = np.logspace(-6, 0, 61)
+# Where a fit begins. Of correlated entries and three modes or more not all starts lead to the same
+# weights at 0.1, but they do at 1 (30 x 20 x 10, correlation .8).
+FIRST_ALPHA, STRONG_ALPHA = 0.1, 1.0
+# Sweeps before Newton's steps, which need a start in the right basin.
+_SWEEPS = 3
+# Steps for one strength, before the linear model is asked again.
+_STEPS = 2
+# Of what one more parameter would fit of noise: what gains less is not followed while strengths are
+# compared. The chosen one is followed to `tol`.
+_NEGLIGIBLE = 0.1
+
+
+@dataclass(frozen=True, eq=False)
+class PathFit:
+    """An optimum and what cross-validation says of its ridge.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    alpha : float
+    n_free : float, degrees of freedom without those of intercepts
+    error : float
+    """
+
+    fitted: Fitted[Any]
+    alpha: float
+    n_free: float
+    error: float
+
+
+@dataclass(frozen=True, eq=False)
+class RidgePath:
+    """Least squares with ridges of many strengths.
+
+    Attributes
+    ----------
+    regression : Regression
+    intercept : bool, whether intercepts are estimated
+    max_iter, tol : see `minimize`
+    """
+
+    regression: Regression
+    intercept: bool
+    max_iter: int
+    tol: float
+
+    @property
+    def _loss(self) -> SquaredLoss:
+        return SquaredLoss(self.regression.targets, self.regression.rest)
+
+    @property
+    def _count(self) -> float:
+        return self.regression.n_samples * self.regression.n_outputs
+
+    @property
+    def _loose(self) -> float:
+        return max(self.tol, _NEGLIGIBLE / self._count)
+
+    def _minimized(self, point: Fitted[Any], alpha: float, max_iter: int) -> Fitted[Any]:
+        ridge = replace(point.ridge, strength=alpha * self.regression.n_samples)
+        point = replace(point, ridge=ridge)
+        return minimize(self._loss, self.regression, point, max_iter=max_iter, tol=self._loose)
+
+    def first(self, starts: Sequence[LowRank], alpha: float) -> Fitted[Any]:
+        """The start whose optimum is lowest, there; of one start no optimum."""
+        ridge, found = Ridge(alpha * self.regression.n_samples), []
+        for weights in starts:
+            for _ in range(_SWEEPS):
+                weights = weights.sweep(
+                    self.regression.design, self.regression.targets, ridge.strength
+                )
+            found.append(evaluated(self._loss, self.regression, weights, ridge))
+        if len(found) > 1:
+            found = [self._minimized(point, alpha, self.max_iter) for point in found]
+        return min(found, key=lambda point: point.value)
+
+    def fitted(self, point: Fitted[Any], alpha: float | None) -> PathFit:
+        """The optimum for a strength, or for the one that cross-validation prefers there."""
+        alphas = ALPHAS if alpha is None else np.array([alpha])
+        tried: set[int] = set()
+        left, last = self.max_iter, -1
+        while True:
+            errors, free = self._expected(point, alphas)
+            best = int(errors.argmin())
+            # Half a degree of freedom changes the error by 1 / count of itself.
+            near = last >= 0 and errors[last] <= errors[best] * (1 + 1 / self._count)
+            if (point.converged and (near or best in tried)) or (last >= 0 and left <= 0):
+                break
+            steps = left if best in tried or len(alphas) == 1 else min(_STEPS, left)
+            point = self._minimized(point, float(alphas[best]), steps)
+            tried.add(best)
+            left, last = left - point.n_iter, best
+        return PathFit(point, float(alphas[last]), float(free[last]), float(errors[last]))
+
+    def strengthened(self, path: PathFit) -> PathFit:
+        """Where a stronger ridge no longer lowers the error.
+
+        Of the penalty on factors: a component that vanishes is not in the linear model before.
+        """
+        for alpha in ALPHAS[path.alpha * (1 + self.tol) < ALPHAS]:
+            point = self._minimized(path.fitted, float(alpha), self.max_iter)
+            gram = point.penalized[0]
+            factor = factored(gram, _shift(gram))
+            free = float(np.trace(scipy.linalg.cho_solve(factor, point.normal[0])))
+            error = float(self._errors(2 * point.loss, free))
+            if not error < path.error:
+                break
+            path = PathFit(point, float(alpha), free, error)
+        return path
+
+    def _errors(self, squares: Any, free: Any) -> Array:
+        """Count times |y - f|^2 / (count - k)^2, for k degrees of freedom and intercepts."""
+        extra = self.regression.n_outputs if self.intercept else 0
+        left = self._count - free - extra
+        errors = np.maximum(squares, 0.0) * self._count / np.maximum(left, 1.0) ** 2
+        return np.where(left > 0, errors, np.inf)
+
+    def finished(self, path: PathFit) -> PathFit:
+        """The chosen optimum, to the tolerance that was asked for."""
+        fitted = minimize(
+            self._loss, self.regression, path.fitted, max_iter=self.max_iter, tol=self.tol
+        )
+        return replace(path, fitted=fitted)
+
+    def factors(self, path: PathFit) -> Fitted[Any]:
+        """The same weights for the penalty on factors."""
+        ridge = Ridge(0.0, "factors")
+        return evaluated(self._loss, self.regression, path.fitted.weights, ridge)
+
+    def _expected(self, fitted: Fitted[Any], alphas: Array) -> tuple[Array, Array]:
+        """Errors of strengths, and degrees of freedom, in the linear model at a point."""
+        theta, (gram, right) = fitted.weights.pack(), fitted.normal
+        if fitted.ridge.penalty == "weights":
+            # As W is linear in every block, its linear model vanishes at this distance from theta.
+            theta = theta / len(fitted.weights.blocks)
+        pulled = gram @ theta
+        total = 2 * fitted.loss + float(theta @ (2 * right + pulled))
+        right = right + pulled
+        if fitted.ridge.penalty == "weights":
+            metric = fitted.weights.metric()
+            root, _ = factored(metric, _shift(metric))
+            solve = partial(scipy.linalg.solve_triangular, root, lower=True, check_finite=False)
+            gram, right = solve(solve(gram).T), solve(right)
+        values, vectors = np.linalg.eigh(gram)
+        values = np.maximum(values, 0.0)[:, None]
+        squares = ((vectors.T @ right) ** 2)[:, None]
+        strengths = alphas * self.regression.n_samples
+        # alpha may be zero, and some parameters change no weight
+        shifted = np.maximum(values + strengths, np.finfo(float).eps * float(values[-1, 0]) or 1.0)
+        lost = total - (squares * (values + 2 * strengths) / shifted**2).sum(axis=0)
+        free = (values / shifted).sum(axis=0)
+        return self._errors(lost, free), free
+
+
+def _shift(gram: Array) -> float:
+    return float(np.finfo(float).eps) ** 0.5 * float(np.trace(gram)) / len(gram) or 1.0
