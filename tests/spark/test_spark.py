@@ -22,6 +22,7 @@ from engines.partition_cases import (
     fitted,
 )
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Kind
 
 # Every model once; the number of partitions goes round.
 COUNTS = dict(zip(CASES, [16, 1, 4, 2, 1, 2, 4, 2, 1, 2, 2, 2, 3], strict=False))
@@ -135,14 +136,16 @@ class Slowly:
 def test_partitions_are_told_as_they_are_done(spark):
     spark.sparkContext.setJobGroup("mine", "what I do")
     seen = Watching()
-    parts = lt.sources.partitions([Slowly(part) for part in np.split(MIXED, 6)], engine="spark")
+    # A block each: what is looked at before the first pass is one partition, not all of them.
+    rows = np.resize(MIXED, (6 * Kind.ROWS.block, MIXED.shape[1]))
+    parts = lt.sources.partitions([Slowly(part) for part in np.split(rows, 6)], engine="spark")
     lt.PCA(2).fit(parts, callback=seen)
     first = [fraction for name, fraction in seen.partitions if name == seen.partitions[0][0]]
     assert first == sorted(set(first))
     assert first[-1] == 1.0
     assert spark.sparkContext.getLocalProperty("spark.jobGroup.id") == "mine"
     assert spark.sparkContext.getLocalProperty("spark.job.description") == "what I do"
-    # The pass that reads takes two seconds or more on two cores.
+    # Five partitions of a second each, two at once.
     assert len(first) > 1
 
 
