@@ -126,3 +126,12 @@ def test_fewer_rows_than_columns_are_told_of_transpose(tmp_path):
     (tmp_path / "wide.csv").write_text("1,2,3,5\n2,3,5,1\n")
     result = CliRunner().invoke(main, ["fit", "pca", str(tmp_path / "wide.csv")])
     assert "2 rows of 4 columns; with --transpose rows and columns change places" in result.output
+
+
+def test_components_of_a_file_on_its_side_are_refused_at_once(tmp_path):
+    np.save(tmp_path / "wide.npy", np.random.default_rng(0).laplace(size=(5, 64_000)))
+    result = CliRunner().invoke(main, ["fit", "ica", str(tmp_path / "wide.npy")])
+    assert result.exit_code == 2
+    message = " ".join(result.stderr.split())
+    assert "needs more of them than the 64000 features, X has 5: give --transpose" in message
+    assert "or say --components" in message

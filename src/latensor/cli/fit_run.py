@@ -45,6 +45,7 @@ FILES = frozenset(
 )
 WORDING = Wording(
     {
+        r"X\.T\b": "--transpose",
         r"n_components\b": "--components",
         r"covariance_type\b": "--covariance",
         r"sample_weight\b": "--weights",

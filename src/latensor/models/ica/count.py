@@ -90,6 +90,12 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
     effort : how far fits of the halves go
     """
     units = run.fold("number of sources", Sample(UNITS, run.seed)).in_order()
+    if len(units) <= model.n_features:
+        raise NotIdentifiableError(
+            f"n_components='auto' compares halves of the samples and needs more of them than the "
+            f"{model.n_features} features, X has {len(units)}: give X.T if its columns are the "
+            "samples, or say n_components"
+        )
     inside = run.on(units)
     known = inside.fold("number of sources", CovarianceSums(centre_of(units))).finalize()
     count = model.count(known, model.spectrum(known))
