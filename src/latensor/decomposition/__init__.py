@@ -1,78 +1,81 @@
-"""Decompositions of tensors: one file per algorithm, one loop for all of them."""
+"""Decompositions of tensors: one file per algorithm, one loop for all of them.
+
+A name is imported on first use: a model needs one algorithm, not all of them.
+"""
+
+from __future__ import annotations
 
 import sys
+from importlib import import_module
+from types import ModuleType
+from typing import Any
 
-from latensor.decomposition import constraints
-from latensor.decomposition.algorithms.als import AlternatingLeastSquares
-from latensor.decomposition.algorithms.foobi import Foobi, FoobiDecomposition
-from latensor.decomposition.algorithms.gauss_newton import GaussNewton
-from latensor.decomposition.algorithms.jennrich import SimultaneousDiagonalization
-from latensor.decomposition.algorithms.joint_diagonalization import (
-    JointDecomposition,
-    JointDiagonalization,
-)
-from latensor.decomposition.algorithms.power_method import PowerMethod
-from latensor.decomposition.algorithms.shared_factor import SharedFactor
-from latensor.decomposition.algorithms.stochastic import StochasticLeastSquares
-from latensor.decomposition.algorithms.subspace_power import SubspacePower
-from latensor.decomposition.algorithms.symmetric_als import SymmetricLeastSquares
-from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
-from latensor.decomposition.algorithms.tensorization import Tensorization
-from latensor.decomposition.auto import Automatic
-from latensor.decomposition.complete import complete
-from latensor.decomposition.decompose import decompose
-from latensor.decomposition.optimize.iteration import Progress
-from latensor.decomposition.parafac2 import Parafac2Decomposition, parafac2
-from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.robust import RobustDecomposition, robust_pca
-from latensor.decomposition.tensor_pca import TensorPCA, tensor_pca
-from latensor.decomposition.tensor_train import tensor_train
-from latensor.decomposition.tucker import TuckerDecomposition, tucker
+from latensor.lazy import lazy_names
 
-# Where the modules of the API stood before they had folders.
-for _name, _class in {
-    "gauss_newton": GaussNewton,
-    "iteration": Progress,
-    "joint_diagonalization": JointDiagonalization,
-    "least_squares": AlternatingLeastSquares,
-    "power_method": PowerMethod,
-    "shared_factor": SharedFactor,
-    "simultaneous_diagonalization": SimultaneousDiagonalization,
-    "symmetric_least_squares": SymmetricLeastSquares,
-    "symmetric_spectral": SymmetricSpectral,
-}.items():
-    sys.modules[f"{__name__}.{_name}"] = sys.modules[_class.__module__]
-del _name, _class
+# Each public name and the module that defines it.
+_HOMES = {
+    "constraints": None,
+    "AlternatingLeastSquares": "algorithms.als",
+    "Foobi": "algorithms.foobi",
+    "FoobiDecomposition": "algorithms.foobi",
+    "GaussNewton": "algorithms.gauss_newton",
+    "SimultaneousDiagonalization": "algorithms.jennrich",
+    "JointDecomposition": "algorithms.joint_diagonalization",
+    "JointDiagonalization": "algorithms.joint_diagonalization",
+    "PowerMethod": "algorithms.power_method",
+    "SharedFactor": "algorithms.shared_factor",
+    "StochasticLeastSquares": "algorithms.stochastic",
+    "SubspacePower": "algorithms.subspace_power",
+    "SymmetricLeastSquares": "algorithms.symmetric_als",
+    "SymmetricSpectral": "algorithms.symmetric_spectral",
+    "Tensorization": "algorithms.tensorization",
+    "Automatic": "auto",
+    "complete": "complete",
+    "decompose": "decompose",
+    "Progress": "optimize.iteration",
+    "Parafac2Decomposition": "parafac2",
+    "parafac2": "parafac2",
+    "Decomposition": "result",
+    "Status": "result",
+    "RobustDecomposition": "robust",
+    "robust_pca": "robust",
+    "TensorPCA": "tensor_pca",
+    "tensor_pca": "tensor_pca",
+    "tensor_train": "tensor_train",
+    "TuckerDecomposition": "tucker",
+    "tucker": "tucker",
+}
+# Where modules of the API stood before they had folders, and where they stand.
+_FORMER = {
+    "gauss_newton": "algorithms.gauss_newton",
+    "iteration": "optimize.iteration",
+    "joint_diagonalization": "algorithms.joint_diagonalization",
+    "least_squares": "algorithms.als",
+    "power_method": "algorithms.power_method",
+    "shared_factor": "algorithms.shared_factor",
+    "simultaneous_diagonalization": "algorithms.jennrich",
+    "symmetric_least_squares": "algorithms.symmetric_als",
+    "symmetric_spectral": "algorithms.symmetric_spectral",
+}
 
-__all__ = [
-    "AlternatingLeastSquares",
-    "Automatic",
-    "Decomposition",
-    "Foobi",
-    "FoobiDecomposition",
-    "GaussNewton",
-    "JointDecomposition",
-    "JointDiagonalization",
-    "Parafac2Decomposition",
-    "PowerMethod",
-    "Progress",
-    "RobustDecomposition",
-    "SharedFactor",
-    "SimultaneousDiagonalization",
-    "Status",
-    "StochasticLeastSquares",
-    "SubspacePower",
-    "SymmetricLeastSquares",
-    "SymmetricSpectral",
-    "TensorPCA",
-    "Tensorization",
-    "TuckerDecomposition",
-    "complete",
-    "constraints",
-    "decompose",
-    "parafac2",
-    "robust_pca",
-    "tensor_pca",
-    "tensor_train",
-    "tucker",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)
+
+
+class _Package(ModuleType):
+    """A package whose functions are not hidden by submodules of the same name."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if _HOMES.get(name) is None or not isinstance(value, ModuleType):
+            super().__setattr__(name, value)
+
+
+class _Former(ModuleType):
+    """A module under the name that it had before, imported on first use."""
+
+    def __getattr__(self, name: str) -> Any:
+        home = _FORMER[self.__name__.rpartition(".")[2]]
+        return getattr(import_module(f"{__name__}.{home}"), name)
+
+
+sys.modules[__name__].__class__ = _Package
+sys.modules.update({n: _Former(n) for n in (f"{__name__}.{name}" for name in _FORMER)})

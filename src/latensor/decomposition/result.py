@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
     from latensor.diagnostics.rank import RankSelection
 
-storable(CPTensor)
-storable(fields=("coordinates", "values", "shape"))(SparseTensor)
-
 
 @storable
 class Status(Enum):

@@ -32,15 +32,8 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 import latensor
-from latensor.decomposition.parafac2 import Parafac2Decomposition
-from latensor.decomposition.result import Decomposition, Origin, Status
-from latensor.decomposition.tucker import TuckerDecomposition
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.presentation import Presented
-from latensor.tensors.cp import CPTensor
-from latensor.tensors.parafac2 import Parafac2Tensor
-from latensor.tensors.tensor_train import TensorTrain
-from latensor.tensors.tucker import TuckerTensor
 from latensor.value_files import (
     DECOMPOSITION,
     FORMAT_VERSION,
@@ -232,20 +225,25 @@ def new_estimator(name: object, settings: dict[str, Any]) -> Any:
 register_kind(ESTIMATOR, _restore_estimator)
 
 
-# The tensor that each decomposition holds; a train is its own.
-_TENSORS: dict[type, type] = {
-    Decomposition: CPTensor,
-    TuckerDecomposition: TuckerTensor,
-    Parafac2Decomposition: Parafac2Tensor,
-}
-
-
 def _restore_decomposition(stored: Stored) -> Any:
+    from latensor.decomposition import Decomposition, Parafac2Decomposition, TuckerDecomposition
+    from latensor.decomposition.result import Origin, Status
+    from latensor.tensors.cp import CPTensor
+    from latensor.tensors.parafac2 import Parafac2Tensor
+    from latensor.tensors.tensor_train import TensorTrain
+    from latensor.tensors.tucker import TuckerTensor
+
+    # The tensor that each decomposition holds; a train is its own.
+    tensors: dict[type, type] = {
+        Decomposition: CPTensor,
+        TuckerDecomposition: TuckerTensor,
+        Parafac2Decomposition: Parafac2Tensor,
+    }
     found = stored.value
     if isinstance(found, TensorTrain):
         expected: dict[str, Any] = {"residual": float | None}
-    elif type(found) in _TENSORS:
-        expected = {"tensor": _TENSORS[type(found)], "residual": float, "n_iter": int,
+    elif type(found) in tensors:
+        expected = {"tensor": tensors[type(found)], "residual": float, "n_iter": int,
                     "status": Status, "history": np.ndarray}  # fmt: skip
     else:
         raise InvalidInputError(f"it holds a {type(found).__name__}")
@@ -290,7 +288,7 @@ def load(path: PathLike, what: str = "model or decomposition") -> Any:
     ...     print(type(lt.load(path)).__name__)
     PCA
     """
-    _import_models()
+    _import_all()
     stored = read_value(path, what)
     name = f"path={os.fspath(path)!r}"
     restore = _restorers.get(stored.kind)
@@ -307,11 +305,11 @@ def load(path: PathLike, what: str = "model or decomposition") -> Any:
         raise InvalidInputError(f"{name} is not a saved {what}: {reason}") from error
 
 
-def _import_models() -> None:
-    """Models load lazily, but a file may hold any of them: classes and types are known by name."""
-    models = import_module("latensor.models")
-    for name in models.__all__:
-        getattr(models, name)
+def _import_all() -> None:
+    """Names load lazily, but a file may hold any of them: classes and types are known by name."""
+    for package in map(import_module, ("latensor.decomposition", "latensor.models")):
+        for name in package.__all__:
+            getattr(package, name)
 
 
 _FINGERPRINT = "fit"

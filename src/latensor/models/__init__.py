@@ -3,12 +3,8 @@
 A model is imported on first use: a fit should not wait for the modules of all others.
 """
 
-from __future__ import annotations
-
-from importlib import import_module
-from typing import Any
-
-from latensor.estimation.files import load
+from latensor.estimation.files import load as load
+from latensor.lazy import lazy_names
 
 # Each public name and the module that defines it.
 _HOMES = {
@@ -40,16 +36,4 @@ _HOMES = {
     "MultiViewMixture": "views.multi_view",
 }
 
-__all__ = ["load", *sorted(_HOMES)]
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES, "load")

@@ -12,8 +12,10 @@ from latensor.arrays import Array, describe, is_complex, like, matmul, resolve, 
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.coordinates import check_coordinates
 from latensor.tensors.factored import FactoredTensor
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class CPTensor(FactoredTensor):
     """T = sum_j w_j a_j (x) b_j (x) c_j.

@@ -8,8 +8,10 @@ from typing import Any
 
 from latensor.arrays import Array, Namespace, describe, is_complex, like, matmul, resolve, to_host
 from latensor.exceptions import InvalidInputError
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class Parafac2Tensor:
     """Slices X_i = P_i B diag(w * a_i) C' with orthonormal P_i, which may differ in rows.

@@ -30,8 +30,10 @@ from latensor.tensors.sparse_contraction import (
     inner_sparse,
     unfold_gram,
 )
+from latensor.value_files import storable
 
 
+@storable(fields=("coordinates", "values", "shape"))
 class SparseTensor:
     """A tensor known by its nonzero entries, with contractions that visit only those.
 

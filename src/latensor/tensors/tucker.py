@@ -12,8 +12,10 @@ from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.dense import DenseTensor, contract_modes
 from latensor.tensors.operands import check_factors, check_operands
 from latensor.tensors.size import MAX_SIZE, check_size
+from latensor.value_files import storable
 
 
+@storable
 @dataclass(frozen=True, eq=False, repr=False)
 class TuckerTensor:
     """T = S(A', B', C') with a core S and factors A, B, C.

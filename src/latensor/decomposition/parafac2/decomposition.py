@@ -31,8 +31,6 @@ from latensor.exceptions import InvalidInputError
 from latensor.tensors.parafac2 import Parafac2Tensor
 from latensor.value_files import storable
 
-storable(Parafac2Tensor)
-
 _STARTS = 10
 # Sweeps of all starts, then of the best of them; the best one goes on to the end.
 _TRIALS = ((_STARTS, 60), (3, 100))

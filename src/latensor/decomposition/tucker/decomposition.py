@@ -43,7 +43,6 @@ from latensor.value_files import storable
 if TYPE_CHECKING:
     from latensor.diagnostics.tucker_certificate import TuckerCertificate
 
-storable(TuckerTensor)
 _TOL, _MAX_ITER = 1e-4, 100
 _NONNEGATIVE_TOL, _NONNEGATIVE_MAX_ITER = 1e-6, 500
 _MASKED_TOL, _MASKED_MAX_ITER = 1e-8, 1000

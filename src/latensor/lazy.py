@@ -1,0 +1,34 @@
+"""Packages whose names are imported on first use: a fit waits for nothing that it does not need."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
+
+def lazy_names(
+    package: str, homes: Mapping[str, str | None], *more: str
+) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
+    """`__getattr__`, `__dir__` and `__all__` of a package.
+
+    Parameters
+    ----------
+    package : its name
+    homes : public names, and the module within the package that defines each; None for a name that
+        is itself a module
+    more : public names that the package has without this
+    """
+    names = sorted([*homes, *more])
+
+    def get(name: str) -> Any:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        home = homes[name]
+        value: Any = import_module(f"{package}.{home or name}")
+        value = getattr(value, name) if home else value
+        setattr(sys.modules[package], name, value)
+        return value
+
+    return get, lambda: names, names
