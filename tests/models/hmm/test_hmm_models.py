@@ -444,3 +444,10 @@ def test_rows_of_a_right_model_are_independent_given_the_states(seed):
         (CategoricalHMM(2, random_state=0), symbols.X, symbols.lengths),
     ):
         assert model.fit(rows, lengths).certificate_.dependence < 0.02
+
+
+@pytest.mark.parametrize("n_components", [1, 2])
+def test_symbols_that_do_not_occur_show_no_dependence(n_components):
+    made = make_hmm(5000, 3, n_components, stay=0.8, concentration=0.3, random_state=0)
+    model = CategoricalHMM(n_components, n_features=6, random_state=0).fit(2 * made.X)
+    assert model.certificate_.dependence < 0.02

@@ -84,7 +84,8 @@ class SymbolModel(ChainModel):
         """Indicators of the most frequent symbols, each of the same variance."""
         frequency = frame["frequency"]
         common = np.argsort(-frequency, kind="stable")[:_INDICATORS]
-        units = 1 / np.sqrt(np.maximum(frequency[common], 1e-300))
+        common = common[frequency[common] > 0]
+        units = 1 / np.sqrt(frequency[common])
         shown = np.where(rows[:, None] < 0, np.nan, rows[:, None] == common) * units
         return shown, emission.probabilities[:, common] * units
 

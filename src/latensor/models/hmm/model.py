@@ -312,8 +312,10 @@ class ChainModel(Model[HiddenChain]):
         later = 1 + np.flatnonzero(seen[1:] & seen[:-1] & ~sequences.is_start[1:])
         if len(later) < 2:
             return {}
-        # Orthogonal coordinates, without those that do not vary.
-        left, values, _ = np.linalg.svd(np.vstack([gaps[later], gaps[later - 1]]), False)
+        # Orthogonal coordinates, without those that do not vary: indicators of all symbols that
+        # occur have the same sum in every row.
+        both = np.vstack([gaps[later], gaps[later - 1]])
+        left, values, _ = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)
         left = left[:, values > values[0] * np.sqrt(np.finfo(float).eps)] if values[0] > 0 else left
         correlation = 2 * np.linalg.norm(left[: len(later)].T @ left[len(later) :], 2)
         noise = 2 * np.sqrt(left.shape[1] / len(later))
