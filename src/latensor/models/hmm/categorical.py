@@ -81,10 +81,13 @@ class SymbolModel(ChainModel):
         return found
 
     def observables(self, frame: Frame, rows: Any, emission: Any) -> tuple[Array, Array]:
-        """Indicators of the most frequent symbols, each of the same variance."""
+        """Indicators of the most frequent symbols, each of the same variance.
+
+        Those of all symbols that occur sum to one in every row: the rarest is left out.
+        """
         frequency = frame["frequency"]
-        common = np.argsort(-frequency, kind="stable")[:_INDICATORS]
-        common = common[frequency[common] > 0]
+        n_shown = min(int((frequency > 0).sum()) - 1, _INDICATORS)
+        common = np.argsort(-frequency, kind="stable")[:n_shown]
         units = 1 / np.sqrt(frequency[common])
         shown = np.where(rows[:, None] < 0, np.nan, rows[:, None] == common) * units
         return shown, emission.probabilities[:, common] * units

@@ -310,10 +310,9 @@ class ChainModel(Model[HiddenChain]):
         gaps = shown - chances @ means
         seen = ~np.isnan(gaps).any(axis=1)
         later = 1 + np.flatnonzero(seen[1:] & seen[:-1] & ~sequences.is_start[1:])
-        if len(later) < 2:
+        if len(later) < 2 or not gaps.shape[1]:
             return {}
-        # Orthogonal coordinates, without those that do not vary: indicators of all symbols that
-        # occur have the same sum in every row.
+        # Orthogonal coordinates, without those that do not vary.
         both = np.vstack([gaps[later], gaps[later - 1]])
         left, values, _ = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)
         left = left[:, values > values[0] * np.sqrt(np.finfo(float).eps)] if values[0] > 0 else left
