@@ -344,11 +344,11 @@ def test_planted_tensors_of_order_three_come_back_exactly(outputs):
 
 
 def test_devices_that_differ_are_named(monkeypatch):
-    from latensor.models.regression import regressors
+    from latensor.models.regression import tensor_input
 
     X, y, _ = planted((4, 3), 30)
     places = iter(("cuda:0", "cpu"))
-    monkeypatch.setattr(regressors, "_device", lambda values: next(places))
+    monkeypatch.setattr(tensor_input, "_device", lambda values: next(places))
     with pytest.raises(lt.InvalidInputError, match="cuda:0 but y on cpu"):
         lt.CPRegressor(1).fit(X, y)
 

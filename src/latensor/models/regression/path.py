@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ import scipy.linalg
 from latensor.arrays import Array
 from latensor.models.regression.design import Regression
 from latensor.models.regression.losses import SquaredLoss
+from latensor.models.regression.objective import RowObjective
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, factored, minimize
 from latensor.models.regression.weights import LowRank
 
@@ -70,9 +71,10 @@ class RidgePath:
     max_iter: int
     tol: float
 
-    @property
-    def _loss(self) -> SquaredLoss:
-        return SquaredLoss(self.regression.targets, self.regression.rest)
+    @cached_property
+    def _objective(self) -> RowObjective:
+        loss = SquaredLoss(self.regression.targets, self.regression.rest)
+        return RowObjective(loss, self.regression.design)
 
     @property
     def _count(self) -> float:
@@ -85,7 +87,7 @@ class RidgePath:
     def _minimized(self, point: Fitted[Any], alpha: float, max_iter: int) -> Fitted[Any]:
         ridge = replace(point.ridge, strength=alpha * self.regression.n_samples)
         point = replace(point, ridge=ridge)
-        return minimize(self._loss, self.regression, point, max_iter=max_iter, tol=self._loose)
+        return minimize(self._objective, point, max_iter=max_iter, tol=self._loose)
 
     def first(self, starts: Sequence[LowRank], alpha: float) -> Fitted[Any]:
         """The start whose optimum is lowest, there; of one start no optimum."""
@@ -95,7 +97,7 @@ class RidgePath:
                 weights = weights.sweep(
                     self.regression.design, self.regression.targets, ridge.strength
                 )
-            found.append(evaluated(self._loss, self.regression, weights, ridge))
+            found.append(evaluated(self._objective, weights, ridge))
         if len(found) > 1:
             found = [self._minimized(point, alpha, self.max_iter) for point in found]
         return min(found, key=lambda point: point.value)
@@ -143,15 +145,13 @@ class RidgePath:
 
     def finished(self, path: PathFit) -> PathFit:
         """The chosen optimum, to the tolerance that was asked for."""
-        fitted = minimize(
-            self._loss, self.regression, path.fitted, max_iter=self.max_iter, tol=self.tol
-        )
+        fitted = minimize(self._objective, path.fitted, max_iter=self.max_iter, tol=self.tol)
         return replace(path, fitted=fitted)
 
     def factors(self, path: PathFit) -> Fitted[Any]:
         """The same weights for the penalty on factors."""
         ridge = Ridge(0.0, "factors")
-        return evaluated(self._loss, self.regression, path.fitted.weights, ridge)
+        return evaluated(self._objective, path.fitted.weights, ridge)
 
     def _expected(self, fitted: Fitted[Any], alphas: Array) -> tuple[Array, Array]:
         """Errors of strengths, and degrees of freedom, in the linear model at a point."""

@@ -9,15 +9,16 @@ import numpy as np
 import scipy.linalg
 
 from latensor.arrays import Array
-from latensor.models.regression.design import Regression
-from latensor.models.regression.losses import Loss
-from latensor.models.regression.weights import Linearized, LowRank
+from latensor.models.regression.objective import Objective, Point
+from latensor.models.regression.weights import LowRank
 
 W = TypeVar("W", bound=LowRank)
 
 _DAMPING, _DAMPING_CHANGE, _MAX_TRIALS = 1e-3, 8.0, 12
-# Damping is never below this: parameters that change no weight have no curvature.
-_LEAST_DAMPING = 1e-13
+# Damping is never below this: parameters that change no weight have no curvature, and a step along
+# them is the rounding of the gradient, eps, divided by the damping. Below, the order in which rows
+# are summed moved the loss by 2e-8 of itself.
+_LEAST_DAMPING = float(np.finfo(float).eps) ** 0.5
 
 
 @dataclass(frozen=True)
@@ -57,9 +58,7 @@ class Fitted(Generic[W]):
     ----------
     weights : the parametrization at its optimum
     intercepts : (e,)
-    loss : float, without the penalty
-    at : Linearized, at the optimum
-    normal : curvature (p + e, p + e) of the loss there and minus its gradient (p + e,)
+    point : Point, the loss and its derivatives there, without the penalty
     ridge : Ridge, whose kind decides how norms are shared among the blocks
     n_iter : int, Gauss-Newton steps
     converged : bool
@@ -67,12 +66,20 @@ class Fitted(Generic[W]):
 
     weights: W
     intercepts: Array
-    loss: float
-    at: Linearized
-    normal: tuple[Array, Array]
+    point: Point
     ridge: Ridge
     n_iter: int = 1  # where the start was the optimum, a step was computed and not taken
     converged: bool = False
+
+    @property
+    def loss(self) -> float:
+        """Without the penalty."""
+        return self.point.loss
+
+    @property
+    def normal(self) -> tuple[Array, Array]:
+        """The expected curvature (p + e, p + e) of the loss and minus its gradient (p + e,)."""
+        return self.point.normal
 
     @property
     def value(self) -> float:
@@ -90,38 +97,28 @@ class Fitted(Generic[W]):
 
 
 def evaluated(
-    loss: Loss, regression: Regression, weights: W, ridge: Ridge, intercepts: Array | None = None
+    objective: Objective, weights: W, ridge: Ridge, intercepts: Array | None = None
 ) -> Fitted[W]:
     """Weights as they are, norms shared as the penalty asks."""
     weights = weights.balanced() if ridge.penalty == "weights" else weights.smallest()
-    b = np.zeros(loss.n_intercepts) if intercepts is None else intercepts
-    at = weights.linearize(regression.design)
-    normal = loss.normal(weights, at, b)
-    return Fitted(weights, b, loss.value(at.fitted, b), at, normal, ridge)
+    b = np.zeros(objective.n_intercepts) if intercepts is None else intercepts
+    return Fitted(weights, b, objective.at(weights, b), ridge)
 
 
 def minimize(
-    loss: Loss,
-    regression: Regression,
-    start: Fitted[W],
-    *,
-    max_iter: int = 100,
-    tol: float = 1e-6,
+    objective: Objective, start: Fitted[W], *, max_iter: int = 100, tol: float = 1e-6
 ) -> Fitted[W]:
     """Levenberg-Marquardt on all blocks at once.
 
     Parameters
     ----------
-    loss : Loss
-    regression : Regression, whose design is used
+    objective : Objective
     start : Fitted, with the ridge
     max_iter : int
     tol : float, relative decrease of the penalized loss below which it has converged
     """
-    ridge, p, at = start.ridge, start.weights.n_parameters, start.at
-    floor = float(np.finfo(float).eps) * loss.value(
-        np.zeros_like(at.fitted), np.zeros(loss.n_intercepts)
-    )
+    ridge, p = start.ridge, start.weights.n_parameters
+    floor = float(np.finfo(float).eps) * objective.null
     now, value = start, start.value
     damping, n_iter, converged = _DAMPING, 0, False
     while not converged and n_iter < max_iter:
@@ -133,8 +130,7 @@ def minimize(
             # Newton's matrix where it has a minimum: Gauss and Newton's needs many steps where a
             # component vanishes. Of |W|^2 it hardly has one: some parameters change no weight.
             bent = gram.copy()
-            pull = regression.design.cross(loss.residual(now.at.fitted, now.intercepts))
-            bent[:p, :p] -= now.weights.bending(pull)
+            bent[:p, :p] -= now.weights.bending(now.point.pull())
             factor = factored(bent, damping * mean)
             gram = gram if factor is None else bent
         step = _solved(gram, right, damping * mean, factor)
@@ -150,9 +146,8 @@ def minimize(
             if ridge.penalty == "weights":
                 weights = weights.balanced()
             b = now.intercepts + step[p:]
-            at = weights.linearize(regression.design)
-            lost = loss.value(at.fitted, b)
-            trial = lost + ridge.value(weights)
+            there = Fitted(weights, b, objective.at(weights, b), ridge)
+            trial = there.value
             if trial <= value:
                 break
             damping *= _DAMPING_CHANGE
@@ -162,7 +157,7 @@ def minimize(
             break
         damping = max(damping / _DAMPING_CHANGE, _LEAST_DAMPING)
         converged = value - trial <= small
-        now, value = Fitted(weights, b, lost, at, loss.normal(weights, at, b), ridge), trial
+        now, value = there, trial
     return replace(now, n_iter=max(n_iter, 1), converged=converged)
 
 
