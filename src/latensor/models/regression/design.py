@@ -95,7 +95,7 @@ class DenseDesign(Design):
         # A product per row of X: BLAS is slow where one matrix is long and the other thin.
         if mode < s:
             ranks = joined.shape[1:]
-            product = rows @ np.asfortranarray(joined.reshape(len(joined), -1))
+            product = rows @ np.ascontiguousarray(joined.reshape(len(joined), -1))
             return product.reshape(m, *first, *ranks)
         ranks = joined.shape[1:]
         product = np.matmul(np.ascontiguousarray(joined.reshape(len(joined), -1).T), rows)

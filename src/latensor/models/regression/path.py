@@ -9,17 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Regression
 from latensor.models.regression.losses import SquaredLoss
 from latensor.models.regression.objective import RowObjective
-from latensor.models.regression.solve import Fitted, Ridge, evaluated, factored, minimize
+from latensor.models.regression.solve import (
+    Fitted,
+    Ridge,
+    evaluated,
+    factored,
+    minimize,
+    ridge_profile,
+    traced,
+)
 from latensor.models.regression.weights import LowRank
 
 # Strengths to choose among, fractions of the mean square of an entry, per sample; the weakest is
@@ -114,8 +122,13 @@ class RidgePath:
             near = last >= 0 and errors[last] <= errors[best] * (1 + 1 / self._count)
             if (point.converged and (near or best in tried)) or (last >= 0 and left <= 0):
                 break
-            steps = left if best in tried or len(alphas) == 1 else min(_STEPS, left)
+            stays = best in tried or len(alphas) == 1
+            before = point.value
+            steps = left if stays else min(_STEPS, left)
             point = self._minimized(point, float(alphas[best]), steps)
+            # What has hardly moved since has the same linear model.
+            if best == last and point.converged and before - point.value <= before / self._count:
+                return self._reached(point, float(alphas[best]))
             tried.add(best)
             left, last = left - point.n_iter, best
         return PathFit(point, float(alphas[last]), float(free[last]), float(errors[last]))
@@ -127,14 +140,19 @@ class RidgePath:
         """
         for alpha in ALPHAS[path.alpha * (1 + self.tol) < ALPHAS]:
             point = self._minimized(path.fitted, float(alpha), self.max_iter)
-            gram = point.penalized[0]
-            factor = factored(gram, _shift(gram))
-            free = float(np.trace(scipy.linalg.cho_solve(factor, point.normal[0])))
-            error = float(self._errors(2 * point.loss, free))
-            if not error < path.error:
+            other = self._reached(point, float(alpha))
+            if not other.error < path.error:
                 break
-            path = PathFit(point, float(alpha), free, error)
+            path = other
         return path
+
+    def _reached(self, point: Fitted[Any], alpha: float) -> PathFit:
+        """What cross-validation says of an optimum."""
+        gram = point.penalized[0]
+        factor = factored(gram, _shift(gram))
+        assert factor is not None
+        free = traced(factor, point.normal[0])
+        return PathFit(point, alpha, free, float(self._errors(2 * point.loss, free)))
 
     def _errors(self, squares: Any, free: Any) -> Array:
         """Count times |y - f|^2 / (count - k)^2, for k degrees of freedom and intercepts."""
@@ -164,17 +182,11 @@ class RidgePath:
         right = right + pulled
         if fitted.ridge.penalty == "weights":
             metric = fitted.weights.metric()
-            root, _ = factored(metric, _shift(metric))
-            solve = partial(scipy.linalg.solve_triangular, root, lower=True, check_finite=False)
-            gram, right = solve(solve(gram).T), solve(right)
-        values, vectors = np.linalg.eigh(gram)
-        values = np.maximum(values, 0.0)[:, None]
-        squares = ((vectors.T @ right) ** 2)[:, None]
-        strengths = alphas * self.regression.n_samples
-        # alpha may be zero, and some parameters change no weight
-        shifted = np.maximum(values + strengths, np.finfo(float).eps * float(values[-1, 0]) or 1.0)
-        lost = total - (squares * (values + 2 * strengths) / shifted**2).sum(axis=0)
-        free = (values / shifted).sum(axis=0)
+            root = factored(metric, _shift(metric))
+            gram = lapack.dsygst(gram, root, lower=1)[0]
+            right = lapack.dtrtrs(root, right, lower=1)[0]
+        explained, free = ridge_profile(gram, right, alphas * self.regression.n_samples)
+        lost = total - explained
         return self._errors(lost, free), free
 
 
