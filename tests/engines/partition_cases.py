@@ -27,6 +27,9 @@ LINES = lt.datasets.make_regressions(900, 4, 2, random_state=0)
 TREE = lt.datasets.make_tree(900, 6, random_state=0).X
 TENSORS = np.random.default_rng(0).standard_normal((600, 4, 3))
 RESPONSES = TENSORS @ np.arange(3.0) @ np.arange(4.0) + TENSORS[:, 0, 0] ** 2
+# Labels of which a few are wrong: of classes that can be separated the ridge alone bounds weights.
+TENSOR_LABELS = (TENSORS[:, 0, 0] + TENSORS[:, 1, 1] > np.tile([0, 0, 1, -1], 150)).astype(float)
+TENSOR_KINDS = TENSOR_LABELS + (TENSORS[:, 2, 2] > np.tile([0.5, 0], 300))
 UNITS = lt.datasets.make_network(900, 3, 2, activation="tanh", random_state=0)
 LABELS = (UNITS.y > np.median(UNITS.y)).astype(float)
 WORDS = [f"word{number:02d}" for number in range(60)]
@@ -52,8 +55,8 @@ def lines(count):
     return [[(LINES.X[a:b], LINES.y[a:b])] for a, b in edges(len(LINES.X), count)]
 
 
-def tensors(count):
-    return [[(TENSORS[a:b], RESPONSES[a:b])] for a, b in edges(len(TENSORS), count)]
+def tensors(targets):
+    return lambda count: [[(TENSORS[a:b], targets[a:b])] for a, b in edges(len(TENSORS), count)]
 
 
 def labelled_units(count):
@@ -143,14 +146,45 @@ CASES = {
         1e-8,
     ),
     "tree": (lt.LatentTree, {"random_state": 0}, rows(TREE), (TREE,), "leafprob_", 1e-4),
-    "cp regression": (lt.CPRegressor, {"rank": 1}, tensors, (TENSORS, RESPONSES), "coef_", 1e-6),
-    "tucker regression": (
-        lt.TuckerRegressor,
-        {"ranks": (1, 1)},
-        tensors,
+    "cp regression": (
+        lt.CPRegressor,
+        {"rank": 1},
+        tensors(RESPONSES),
         (TENSORS, RESPONSES),
         "coef_",
         1e-6,
+    ),
+    "tucker regression": (
+        lt.TuckerRegressor,
+        {"ranks": (1, 1)},
+        tensors(RESPONSES),
+        (TENSORS, RESPONSES),
+        "coef_",
+        1e-6,
+    ),
+    "cp classes": (
+        lt.CPClassifier,
+        {"rank": 2, "classes": (0, 1)},
+        tensors(TENSOR_LABELS),
+        (TENSORS, TENSOR_LABELS),
+        "coef_",
+        1e-8,
+    ),
+    "tucker classes": (
+        lt.TuckerClassifier,
+        {"ranks": (2, 2), "classes": (0, 1, 2)},
+        tensors(TENSOR_KINDS),
+        (TENSORS, TENSOR_KINDS),
+        "coef_",
+        1e-8,
+    ),
+    "partial least squares": (
+        lt.CPPLS,
+        {"n_components": 3},
+        tensors(np.stack([RESPONSES, TENSOR_KINDS], axis=1)),
+        (TENSORS, np.stack([RESPONSES, TENSOR_KINDS], axis=1)),
+        "coef_",
+        1e-8,
     ),
     "network": (
         lt.TwoLayerNetwork,

@@ -93,3 +93,43 @@ def test_any_unit_gives_the_same_components(scale):
     np.testing.assert_allclose(lt.CPPLS(2).fit(X, scale * y).coef_ / scale, plain.coef_, rtol=1e-8)
     with pytest.raises(lt.InvalidInputError, match=r"coefficients of y.*overflow"):
         lt.CPPLS(2).fit(1e-200 * X, 1e200 * y)
+
+
+@pytest.mark.parametrize("shape, outputs", [*SHAPES, ((60, 4, 3), 1), ((60, 5), 2)])
+def test_covariances_give_what_rows_give(shape, outputs, tmp_path):
+    X, Y = planted(shape, outputs, noise=0.3)
+    whole = lt.CPPLS(3).fit(X, Y)
+    half = len(X) // 2
+    batches = [(X[:half], Y[:half]), (X[half:], Y[half:])]
+    source = lt.CPPLS(3).fit(lt.sources.partitions([[batch] for batch in batches]))
+    stream = lt.CPPLS(3).partial_fit(*batches[0])
+    worker = stream.spawn().partial_fit(*batches[1])
+    stream.merge(worker)
+    for model in (source, stream, lt.load(source.save(tmp_path / "model.npz"))):
+        np.testing.assert_allclose(model.coef_, whole.coef_, atol=1e-9)
+        np.testing.assert_allclose(model.inner_coef_, whole.inner_coef_, atol=1e-9)
+        for mine, other in zip(model.x_factors_[1:], whole.x_factors_[1:], strict=True):
+            np.testing.assert_allclose(mine, other, atol=1e-8)
+        assert model.x_factors_[0] is None
+        assert model.y_factors_[0] is None
+        np.testing.assert_allclose(model.transform(X), whole.x_factors_[0], atol=1e-8)
+
+
+def test_weights_count_samples():
+    X, Y = planted((20, 5, 4), 2, noise=0.3)
+    counts = np.random.default_rng(0).integers(0, 3, 20)
+    weighted = lt.CPPLS(2).fit(X, Y, counts.astype(float))
+    again = lt.CPPLS(2).fit(np.repeat(X, counts, axis=0), np.repeat(Y, counts, axis=0))
+    np.testing.assert_allclose(weighted.coef_, again.coef_, atol=1e-9)
+    batches = lt.CPPLS(2).fit([(X[:9], Y[:9], counts[:9]), (X[9:], Y[9:], counts[9:])])
+    np.testing.assert_allclose(batches.coef_, again.coef_, atol=1e-9)
+
+
+def test_a_fit_of_an_array_says_how_to_go_on():
+    X, Y = planted((20, 5, 4), 2)
+    model = lt.CPPLS(2).fit(X, Y)
+    assert not hasattr(model, "partial_fit")
+    with pytest.raises(lt.InvalidInputError, match="give all batches to partial_fit"):
+        model.partial_fit(X, Y)
+    with pytest.raises(lt.InvalidInputError, match="1 sample"):
+        lt.CPPLS(1).fit([(X[:1], Y[:1])])

@@ -1,5 +1,7 @@
 """CP and Tucker classifiers: likelihood, derivatives, labels of any kind, bad input."""
 
+import itertools
+
 import numpy as np
 import pytest
 import scipy.sparse
@@ -8,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
-from latensor.models.regression.class_path import leave_one_out
+from latensor.models.regression.class_objective import ClassRows
 from latensor.models.regression.design import regression_of_rows
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Ridge, evaluated, minimize
@@ -67,17 +69,18 @@ def test_gradient_and_leave_one_out(q):
                for e in np.eye(len(theta))]  # fmt: skip
     np.testing.assert_allclose(right, -np.array(numeric), atol=1e-5)
     ridge = Ridge(0.3 * n)
-    whole = minimize(loss, regression, evaluated(loss, regression, start, ridge), tol=1e-10)
+    objective = ClassRows(loss, regression.design)
+    whole = minimize(objective, evaluated(objective, start, ridge), tol=1e-10)
     true = 0.0
     for i in range(n):
         weights = np.ones(n)
         weights[i] = 1e-12
-        fewer = ClassLoss(labels, weights)
-        start = evaluated(fewer, regression, whole.weights, ridge, whole.intercepts)
-        without = minimize(fewer, regression, start, tol=1e-10)
+        fewer = ClassRows(ClassLoss(labels, weights), regression.design)
+        start = evaluated(fewer, whole.weights, ridge, whole.intercepts)
+        without = minimize(fewer, start, tol=1e-10)
         only = ClassLoss(labels[i : i + 1], np.ones(1))
-        true += only.value(without.at.fitted[i : i + 1], without.intercepts)
-    assert leave_one_out(loss, whole) == pytest.approx(true, rel=0.02)
+        true += only.value(without.point.at.fitted[i : i + 1], without.intercepts)
+    assert objective.left_out(whole) == pytest.approx(true, rel=0.02)
 
 
 def test_digits():
@@ -134,10 +137,110 @@ def test_bad_input(change, match):
         lt.CPClassifier(**settings).fit(data["X"], data["y"])
 
 
-def test_sources_are_refused_with_a_reason():
+def cut(X, y, *more, parts=3):
+    edges = itertools.pairwise(np.linspace(0, len(y), parts + 1).astype(int))
+    return [tuple(values[a:b] for values in (X, y, *more)) for a, b in edges]
+
+
+def three_classes():
+    rng = np.random.default_rng(5)
+    X = rng.standard_normal((240, 4, 3, 2))
+    logits = np.stack([X[:, 0, 0, 0], X[:, 1, 1, 1], X[:, 2, 2, 0]], axis=1)
+    return X, (logits + rng.gumbel(size=logits.shape)).argmax(axis=1)
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+@pytest.mark.parametrize("make", [lt.CPClassifier, lt.TuckerClassifier])
+def test_batches_give_what_an_array_gives(make, intercept):
+    X, y = three_classes()
+    weights = np.random.default_rng(0).integers(1, 3, len(y)).astype(float)
+    settings = {"fit_intercept": intercept, "classes": [0, 1, 2]}
+    whole = make(2, **settings).fit(X, y, weights)
+    batches = make(2, **settings).fit(cut(X, y, weights))
+    np.testing.assert_allclose(batches.coef_.to_dense(), whole.coef_.to_dense(), atol=1e-6)
+    np.testing.assert_allclose(batches.intercept_, whole.intercept_, atol=1e-6)
+    assert batches.alpha_ == whole.alpha_
+    assert batches.certificate_.loss_left_out == pytest.approx(whole.certificate_.loss_left_out)
+    assert batches.certificate_.loss < batches.certificate_.loss_null
+
+
+def test_sparse_batches_are_not_made_dense():
     X, y = pair(3, 8)
-    batches = [(X[:100], y[:100]), (X[100:], y[100:])]
-    for given in (batches, lt.sources.partitions([[batch] for batch in batches])):
-        for model in (lt.CPClassifier(1), lt.TuckerClassifier(1), lt.CPPLS(1)):
-            with pytest.raises(ValueError, match=r"in memory and no source: .*give arrays X and y"):
-                model.fit(given)
+    rows = scipy.sparse.csr_array(X.reshape(len(X), -1))
+    settings = {"shape": (8, 8), "classes": (3, 8), "alpha": 0.1}
+    whole = lt.CPClassifier(2, **settings).fit(X, y)
+    sparse = lt.CPClassifier(2, **settings).fit(cut(rows, y))
+    np.testing.assert_allclose(sparse.coef_.to_dense(), whole.coef_.to_dense(), atol=1e-6)
+
+
+def test_the_rank_of_a_source_is_chosen_on_a_sample():
+    X, y = pair(3, 8)
+    settings = {"max_rank": 2, "alpha": 0.1, "classes": (3, 8)}
+    found = lt.CPClassifier("auto", **settings).fit(cut(X[:120], y[:120]))
+    assert [score.rank for score in found.selection_] == [1, 2]
+    again = lt.CPClassifier(found.rank_, **settings).fit(cut(X[:120], y[:120]))
+    assert np.array_equal(found.coef_.to_dense(), again.coef_.to_dense())
+
+
+def test_a_checkpoint_and_a_file_change_no_bit(tmp_path):
+    X, y = pair(3, 8)
+    parts = lt.sources.partitions([[batch] for batch in cut(X, y)])
+    plain = lt.CPClassifier(2, classes=(3, 8)).fit(parts)
+
+    def interrupt(name, number):
+        if number == 6:
+            raise KeyboardInterrupt
+
+    model = lt.CPClassifier(2, classes=(3, 8))
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(parts, checkpoint=tmp_path / "kept", callback=interrupt)
+    resumed = model.fit(parts, checkpoint=tmp_path / "kept")
+    loaded = lt.load(resumed.save(tmp_path / "model.npz"))
+    for other in (resumed, loaded):
+        assert np.array_equal(other.coef_.to_dense(), plain.coef_.to_dense())
+    assert np.array_equal(loaded.predict(X), plain.predict(X))
+    answers = plain.predict_proba(lt.sources.partitions([[X[:100]], [X[100:]]]))
+    assert np.array_equal(np.concatenate(list(answers)), plain.predict_proba(X))
+
+
+def test_streams_keep_their_samples():
+    X, y = pair(3, 8)
+    names = np.array(["three", "eight"])[(y == 8).astype(int)]
+    whole = lt.CPClassifier(2).fit(X, names)
+    stream, other = lt.CPClassifier(2), lt.CPClassifier(2)
+    stream.partial_fit(X[:100], names[:100], classes=["three", "eight"])
+    other.partial_fit(X[200:], names[200:], classes=["three", "eight"])
+    stream.partial_fit(X[100:200], names[100:200]).merge(other)
+    np.testing.assert_allclose(stream.coef_.to_dense(), whole.coef_.to_dense(), atol=1e-9)
+    with pytest.raises(ValueError, match="give all batches to partial_fit"):
+        whole.partial_fit(X, names)
+    with pytest.raises(ValueError, match="give all batches to partial_fit"):
+        whole.merge(stream)
+    with pytest.raises(ValueError, match="give all batches to fit as one source"):
+        stream.spawn()
+    with pytest.raises(ValueError, match="'four'"):
+        stream.partial_fit(X[:2], ["four", "eight"])
+
+
+def test_samples_of_weight_zero_may_have_any_label():
+    X, y = pair(3, 8)
+    labels, weights = y.copy(), np.ones(len(y))
+    labels[:5], weights[:5] = 7, 0
+    found = lt.CPClassifier(1, alpha=0.1).fit(X, labels, weights)
+    assert found.classes_.tolist() == [3, 8]
+    without = lt.CPClassifier(1, alpha=0.1).fit(X[5:], y[5:])
+    np.testing.assert_allclose(found.coef_.to_dense(), without.coef_.to_dense(), atol=1e-9)
+
+
+def test_bad_sources():
+    X, y = pair(3, 8)
+    with pytest.raises(ValueError, match="give all labels as classes"):
+        lt.CPClassifier(1).fit(cut(X, y))
+    with pytest.raises(ValueError, match="label 3, which is none of the 2 classes"):
+        lt.CPClassifier(1, classes=(7, 8)).fit(cut(X, y))
+    with pytest.raises(ValueError, match="2 classes in the data"):
+        lt.CPClassifier(1, classes=(3, 8)).fit(cut(X[y == 3], y[y == 3]))
+    with pytest.raises(ValueError, match="8192: give all samples to fit as one array"):
+        lt.CPClassifier(1, classes=(0, 1)).fit([(np.ones((4, 100, 100)), np.arange(4) % 2)] * 2)
+    with pytest.raises(ValueError, match=r"samples of shape \(7, 8\)"):
+        lt.CPClassifier(1, classes=(3, 8)).fit([(X[:9], y[:9]), (X[9:, 1:], y[9:])])

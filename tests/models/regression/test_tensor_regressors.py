@@ -344,11 +344,11 @@ def test_planted_tensors_of_order_three_come_back_exactly(outputs):
 
 
 def test_devices_that_differ_are_named(monkeypatch):
-    from latensor.models.regression import regressors
+    from latensor.models.regression import tensor_input
 
     X, y, _ = planted((4, 3), 30)
     places = iter(("cuda:0", "cpu"))
-    monkeypatch.setattr(regressors, "_device", lambda values: next(places))
+    monkeypatch.setattr(tensor_input, "_device", lambda values: next(places))
     with pytest.raises(lt.InvalidInputError, match="cuda:0 but y on cpu"):
         lt.CPRegressor(1).fit(X, y)
 
@@ -395,3 +395,22 @@ def test_samples_without_noise_give_the_weights_whatever_the_path():
     X = rng.standard_normal((1000, 25, 25))
     model = lt.CPRegressor(3).fit(X, X.reshape(1000, -1) @ W.ravel())
     assert gap(model, W) < 1e-4
+
+
+@pytest.mark.parametrize("size", [2, 30])
+def test_ridges_of_many_strengths_from_one_tridiagonal_matrix(size):
+    from latensor.models.regression.solve import ridge_profile
+
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((max(size - 5, 1), size))
+    gram = rows.T @ rows
+    right, strengths = gram @ rng.standard_normal(size), np.logspace(-4, 2, 13)
+    values, vectors = np.linalg.eigh(gram)
+    values, squares = np.maximum(values, 0)[:, None], ((vectors.T @ right) ** 2)[:, None]
+    for least in (1e-4, 1e-18):  # almost without a ridge G + s is indefinite: eigenvalues count
+        strengths[0] = least
+        fitted, free = ridge_profile(gram, right, strengths)
+        expected = squares * (values + 2 * strengths) / (values + strengths) ** 2
+        np.testing.assert_allclose(fitted[1:], expected.sum(axis=0)[1:], rtol=1e-9)
+        np.testing.assert_allclose(free[1:], (values / (values + strengths)).sum(0)[1:], atol=1e-6)
+        assert 0 < free[0] <= size

@@ -11,14 +11,10 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.estimation import Choice, Interval
-from latensor.estimation.sample_source import as_batches
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.fit import Rank
-from latensor.models.regression.tensor_input import is_targeted, read_shape
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
-from latensor.sources.collections import framework_of
-from latensor.sources.partitions import Partitioned
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 
@@ -29,26 +25,6 @@ PARAMETERS = {
     "max_iter": (Interval(numbers.Integral, 1),),
     "tol": (Interval(numbers.Real, 0, closed="neither"),),
 }
-
-
-class ReadsShape:
-    """Checks the parameter `shape` of a model on tensors, and whether samples are in memory."""
-
-    shape: Any
-
-    def _refuse_sources(self, X: object, why: str) -> None:
-        if (
-            isinstance(X, Partitioned)
-            or framework_of(X) is not None
-            or as_batches(X, is_targeted) is not None
-        ):
-            raise InvalidInputError(
-                f"{type(self).__name__} takes samples in memory and no source: {why}"
-            )
-
-    def _check_shape(self) -> None:
-        if self.shape is not None:
-            read_shape(self.shape, None, type(self).__name__)
 
 
 def cp_rank(rank: object, dims: Sequence[int], n_outputs: int, owner: str) -> int:

@@ -11,15 +11,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
 
 from latensor.arrays import Array
-from latensor.models.regression.design import Regression, regression_of_rows
+from latensor.estimation.run import Run
+from latensor.models.regression.class_objective import (
+    ClassObjective,
+    ClassRows,
+    FoldedClasses,
+    RowFrame,
+)
+from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
 from latensor.models.regression.fit import Rank, RankScore, select_rank
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
 from latensor.models.regression.starts import cp_starts, tucker_starts
 from latensor.models.regression.weights import LowRank
+from latensor.moments.batch import Batch
+from latensor.moments.second import CrossCovariance
 
 # Weaker ones would only fit what separates few samples: 0.1 was better than 0.01 in 12 of 12
 # settings of MNIST.
@@ -79,39 +87,56 @@ class ClassFit:
         return given - self.regression.x_mean @ self.dense
 
 
-def fit_classes(
-    rows: Any,
-    labels: Array,
-    weights: Array,
-    dims: tuple[int, ...],
-    rank: Rank,
-    settings: ClassSettings,
-) -> ClassFit:
-    """Weights of one rank.
+def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: ClassSettings) -> ClassFit:
+    """Weights of one rank, of rows in memory.
 
     Parameters
     ----------
-    rows : (n, D) array or CSR
-    labels : (n, q) of 0 and 1; of two classes one column
-    weights : (n,), above zero
+    units : Batch of rows (n, D), dense or CSR, and labels (n, q) of 0 and 1, of two classes one
+        column
     dims : d_1, .., d_N
     rank : int, or one per mode
     settings : ClassSettings
     """
-    regression = regression_of_rows(
-        rows, labels, weights, dims, intercept=settings.intercept, rooted=False
-    )
+    (rows, labels), weights = units.parts, units.weights
     start = regression_of_rows(rows, labels, weights, dims, intercept=settings.intercept)
-    loss = ClassLoss(labels, weights, settings.intercept)
+    plain = start
+    if not (weights == 1).all():
+        plain = regression_of_rows(
+            rows, labels, weights, dims, intercept=settings.intercept, rooted=False
+        )
+    objective = ClassRows(ClassLoss(labels, weights, settings.intercept), plain.design)
+    return _fit_path(objective, start, rank, weights @ labels / weights.sum(), settings)
+
+
+def fit_passes(
+    run: Run, known: CrossCovariance, dims: tuple[int, ...], rank: Rank, settings: ClassSettings
+) -> ClassFit:
+    """The same of any source, from the covariances of its rows and labels: a pass for every step.
+
+    Parameters
+    ----------
+    run : Run
+    known : of rows and labels
+    dims, rank, settings : as for `fit_rows`
+    """
+    start = regression_of_moments(known, dims, intercept=settings.intercept)
+    frame = RowFrame(dims, start.x_mean, start.x_scale, settings.intercept)
+    objective = FoldedClasses(run, frame, start.n_outputs, start.n_samples)
+    return _fit_path(objective, start, rank, known.y_mean, settings)
+
+
+def _fit_path(
+    objective: ClassObjective, start: Regression, rank: Rank, chance: Array, settings: ClassSettings
+) -> ClassFit:
     starts: list[Any]
     if isinstance(rank, tuple):
         starts, _ = tucker_starts(start, rank)
     else:
         starts, _ = cp_starts(start, rank)
-    chance = weights @ labels / weights.sum()
     if settings.intercept:
         chance = np.clip(chance, 1e-6, 1 - 1e-6)
-        others = 1 - chance if labels.shape[1] == 1 else np.ones_like(chance)
+        others = 1 - chance if len(chance) == 1 else np.ones_like(chance)
         b = np.log(chance / others)
     else:
         b = np.zeros(0)
@@ -120,90 +145,55 @@ def fit_classes(
     if not automatic:
         alphas = (float(settings.alpha),)
     found: list[ClassFit] = []
-    n = regression.n_samples
-    scaled = _scaled(loss, regression, starts[0], b, alphas[0] * n)
-    fitted = evaluated(loss, regression, scaled, Ridge(alphas[0] * n), b)
+    n = start.n_samples
+    scaled = _scaled(objective, start, starts[0], b, alphas[0] * n)
+    fitted = evaluated(objective, scaled, Ridge(alphas[0] * n), b)
     tol = max(settings.tol, _PATH_TOL) if automatic else settings.tol
     for alpha in alphas:
         fitted = replace(fitted, ridge=Ridge(alpha * n))
-        fitted = minimize(loss, regression, fitted, max_iter=settings.max_iter, tol=tol)
-        found.append(ClassFit(fitted, regression, alpha, leave_one_out(loss, fitted) / n))
+        fitted = minimize(objective, fitted, max_iter=settings.max_iter, tol=tol)
+        found.append(ClassFit(fitted, start, alpha, objective.left_out(fitted) / n))
         if len(found) > 2 and found[-1].error > found[-2].error > found[-3].error:
             break
     best = min(found, key=lambda fit: fit.error)
     if not automatic:
         return best
-    fitted = minimize(loss, regression, best.fitted, max_iter=settings.max_iter, tol=settings.tol)
+    fitted = minimize(objective, best.fitted, max_iter=settings.max_iter, tol=settings.tol)
     return replace(best, fitted=fitted)
 
 
 def _scaled(
-    loss: ClassLoss, regression: Regression, start: LowRank, b: Array, strength: float
+    objective: ClassObjective, regression: Regression, start: LowRank, b: Array, strength: float
 ) -> LowRank:
     """The start at the length that is likeliest: one that is too long begins where all is flat."""
-    best, value = start, np.inf
-    ridge = Ridge(strength)
+    ridge, n_blocks = Ridge(strength), len(start.blocks)
     unit = start.linearize(regression.design).fitted
-    size = float(np.sqrt(loss.weights @ (unit**2).sum(axis=1) / regression.n_samples)) or 1.0
-    n_blocks = len(start.blocks)
-    for scale in _START_SCALES / size:
+    size = float(np.sqrt((unit**2).sum() / regression.n_samples)) or 1.0
+    scales = _START_SCALES / size
+    best, value = start, np.inf
+    for scale, loss in zip(scales, objective.along(start, b, scales), strict=True):
         blocks = [block * scale ** (1 / n_blocks) for block in start.blocks]
         trial = start.with_blocks(blocks).balanced()
-        lost = loss.value(unit * scale, b) + ridge.value(trial)
+        lost = loss + ridge.value(trial)
         if lost < value:
             best, value = trial, lost
     return best
 
 
-def leave_one_out(loss: ClassLoss, fitted: Fitted[Any]) -> float:
-    """The loss of every row, the weights updated for its removal by one Newton step.
-
-    With A = J_i H^-1 J_i' and the curvature V and gradient r of row i, the fitted values without
-    it are f - A (I - V A)^-1 r.
-    """
-    weights, at = fitted.weights, fitted.at
-    values, vectors = np.linalg.eigh(fitted.penalized[0])
-    kept = values > 1e-10 * max(float(values[-1]), np.finfo(float).tiny)
-    root = vectors[:, kept] / np.sqrt(values[kept])
-    jacobian = loss._with_intercepts(weights.jacobian(at)) @ root
-    inner = jacobian @ jacobian.transpose(0, 2, 1)
-    chances = loss.probabilities(at.fitted, fitted.intercepts)
-    q = chances.shape[1]
-    if q == 1:
-        curvature = (chances * (1 - chances))[:, :, None]
-    else:
-        curvature = chances[:, :, None] * np.eye(q) - chances[:, :, None] * chances[:, None, :]
-    gradient = (loss.labels - chances)[:, :, None]
-    # A row that alone decides its own class has V A near one: it counts as fully missed there.
-    left = np.eye(q) * (1 + 1e-6) - curvature @ inner
-    moved = inner @ np.linalg.solve(left, gradient)
-    logits = at.fitted + (fitted.intercepts if len(fitted.intercepts) else 0.0) - moved[:, :, 0]
-    if q == 1:
-        each = np.logaddexp(0.0, logits[:, 0]) - loss.labels[:, 0] * logits[:, 0]
-    else:
-        each = logsumexp(logits, axis=1) - (loss.labels * logits).sum(axis=1)
-    return float(loss.weights @ each)
-
-
 def select_class_rank(
-    rows: Any,
-    labels: Array,
-    weights: Array,
-    dims: tuple[int, ...],
-    candidates: Sequence[Rank],
-    settings: ClassSettings,
+    units: Batch, dims: tuple[int, ...], candidates: Sequence[Rank], settings: ClassSettings
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out log loss is within half a standard error of the best."""
-    place = np.random.default_rng(0).permutation(len(labels)) % _N_FOLDS
+    place = np.random.default_rng(0).permutation(len(units)) % _N_FOLDS
 
     def left_out(rank: Rank) -> list[float]:
         errors = []
         for k in range(_N_FOLDS):
-            kept, out = np.flatnonzero(place != k), np.flatnonzero(place == k)
-            fit = fit_classes(rows[kept], labels[kept], weights[kept], dims, rank, settings)
-            loss = ClassLoss(labels[out], weights[out], True)
-            value = loss.value(np.asarray(rows[out] @ fit.dense), fit.intercept())
-            errors.append(value / float(weights[out].sum()))
+            fit = fit_rows(units.take(np.flatnonzero(place != k)), dims, rank, settings)
+            out = units.take(np.flatnonzero(place == k))
+            loss = ClassLoss(out.parts[1], out.weights, True)
+            value = loss.value(np.asarray(out.rows @ fit.dense), fit.intercept())
+            errors.append(value / out.weight)
         return errors
 
     return select_rank(left_out, candidates)

@@ -95,7 +95,7 @@ class DenseDesign(Design):
         # A product per row of X: BLAS is slow where one matrix is long and the other thin.
         if mode < s:
             ranks = joined.shape[1:]
-            product = rows @ np.asfortranarray(joined.reshape(len(joined), -1))
+            product = rows @ np.ascontiguousarray(joined.reshape(len(joined), -1))
             return product.reshape(m, *first, *ranks)
         ranks = joined.shape[1:]
         product = np.matmul(np.ascontiguousarray(joined.reshape(len(joined), -1).T), rows)
@@ -266,6 +266,15 @@ def _scale(mean_square: float) -> float:
     return math.sqrt(mean_square) if mean_square > 0 else 1.0
 
 
+def _canonical(rows: Any) -> Any:
+    """Sparse rows in double precision, no entry stored twice; the caller's stay as they are."""
+    matrix = scipy.sparse.csr_array(rows, dtype=np.float64)
+    if not matrix.has_canonical_format:
+        matrix = matrix.copy()
+        matrix.sum_duplicates()
+    return matrix
+
+
 def regression_of_rows(
     rows: Any,
     targets: Array,
@@ -296,8 +305,7 @@ def regression_of_rows(
     centred = (targets - y_mean) * roots[:, None]
     design: Design
     if scipy.sparse.issparse(rows):
-        matrix = scipy.sparse.csr_array(rows, dtype=np.float64)
-        matrix.sum_duplicates()
+        matrix = _canonical(rows)
         x_mean = np.asarray(matrix.T @ weights) / total if intercept else np.zeros(size)
         squares = float(weights @ np.asarray(matrix.multiply(matrix).sum(axis=1)).ravel())
         x_scale = _scale((squares - total * float(x_mean @ x_mean)) / (total * size))
@@ -310,6 +318,16 @@ def regression_of_rows(
         values *= (roots / x_scale)[:, None]
         design = DenseDesign(np.ascontiguousarray(values).reshape(-1, *dims), roots)
     return Regression(design, centred / y_scale, 0.0, total, x_mean, y_mean, x_scale, y_scale)
+
+
+def scaled_design(rows: Any, dims: tuple[int, ...], mean: Array, scale: float) -> Design:
+    """Rows (n, D), dense or CSR, less a mean (D,) and divided by a scale."""
+    if scipy.sparse.issparse(rows):
+        matrix = _canonical(rows)
+        return SparseDesign(matrix / scale, dims, mean / scale, np.ones(matrix.shape[0]))
+    values = np.asarray(rows - mean, dtype=np.float64)
+    values /= scale
+    return DenseDesign(np.ascontiguousarray(values).reshape(-1, *dims))
 
 
 def regression_of_moments(

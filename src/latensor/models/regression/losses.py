@@ -18,6 +18,7 @@ class Loss:
     """A sum over rows, as a function of fitted values (m, q) and intercepts (e,)."""
 
     n_intercepts: int
+    n_outputs: int
 
     def value(self, fitted: Array, intercepts: Array) -> float:
         """The loss."""
@@ -39,6 +40,10 @@ class SquaredLoss(Loss):
     targets: Array
     rest: float = 0.0
     n_intercepts = 0
+
+    @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return int(self.targets.shape[1])
 
     def value(self, fitted: Array, intercepts: Array) -> float:
         return 0.5 * (float(((self.targets - fitted) ** 2).sum()) + self.rest)
@@ -66,8 +71,12 @@ class ClassLoss(Loss):
     has_intercept: bool = True
 
     @property
+    def n_outputs(self) -> int:  # type: ignore[override]
+        return int(self.labels.shape[1])
+
+    @property
     def n_intercepts(self) -> int:  # type: ignore[override]
-        return self.labels.shape[1] if self.has_intercept else 0
+        return self.n_outputs if self.has_intercept else 0
 
     def _shifted(self, fitted: Array, intercepts: Array) -> Array:
         return fitted + intercepts if self.has_intercept else fitted
@@ -79,12 +88,39 @@ class ClassLoss(Loss):
         return found
 
     def value(self, fitted: Array, intercepts: Array) -> float:
-        logits = self._shifted(fitted, intercepts)
+        return self._lost(self._shifted(fitted, intercepts))
+
+    def _lost(self, logits: Array) -> float:
         if logits.shape[1] == 1:
             each = np.logaddexp(0.0, logits[:, 0]) - self.labels[:, 0] * logits[:, 0]
         else:
             each = logsumexp(logits, axis=1) - (self.labels * logits).sum(axis=1)
         return float(self.weights @ each)
+
+    def left_out(self, weights: LowRank, at: Linearized, intercepts: Array, root: Array) -> float:
+        """The loss of every row, the weights updated for its removal by one Newton step.
+
+        With A = J_i H^-1 J_i' and the curvature V and gradient r of row i, the fitted values
+        without it are f - A (I - V A)^-1 r.
+
+        Parameters
+        ----------
+        weights, at, intercepts : the optimum
+        root : (p + e, r) with H^-1 = root root'
+        """
+        jacobian = self._with_intercepts(weights.jacobian(at)) @ root
+        inner = jacobian @ jacobian.transpose(0, 2, 1)
+        chances = self.probabilities(at.fitted, intercepts)
+        q = chances.shape[1]
+        if q == 1:
+            curvature = (chances * (1 - chances))[:, :, None]
+        else:
+            curvature = chances[:, :, None] * np.eye(q) - chances[:, :, None] * chances[:, None, :]
+        gradient = (self.labels - chances)[:, :, None]
+        # A row that alone decides its own class has V A near one: it counts as fully missed there.
+        left = np.eye(q) * (1 + 1e-6) - curvature @ inner
+        moved = inner @ np.linalg.solve(left, gradient)
+        return self._lost(self._shifted(at.fitted, intercepts) - moved[:, :, 0])
 
     def residual(self, fitted: Array, intercepts: Array) -> Array:
         return (self.labels - self.probabilities(fitted, intercepts)) * self.weights[:, None]

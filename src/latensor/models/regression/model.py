@@ -28,12 +28,13 @@ from latensor.moments.batch import Batch, Kind
 from latensor.moments.row_sums import CrossCovarianceSums, mean_of
 from latensor.moments.second import CrossCovariance
 from latensor.moments.sums import Folded, Grouped, Joint
+from latensor.refinement.family import State
 from latensor.value_files import storable
 
 # Rows are replaced by their covariances where there are this many times more of them than entries.
 _MANY_ROWS = 1.5
 # Up to here, entries and targets together, covariances are kept (0.5 GB).
-_MAX_COVARIANCE = 8192
+MAX_COVARIANCE = 8192
 N_FOLDS = 5
 _FOLD_SEED = 0
 
@@ -79,9 +80,8 @@ class RegressionCertificate(Findings):
         return tuple(found)
 
 
-@storable
 @dataclass(frozen=True, eq=False)
-class RegressionState:
+class WeightState:
     """Fitted weights in the units of the data.
 
     Attributes
@@ -90,23 +90,12 @@ class RegressionState:
     factors : N matrices (d_k, R_k)
     output : (q, R) of CP weights; None for Tucker
     intercept : (q,)
-    alpha, penalty : the ridge that was used
-    rank : int, or one per mode
-    scores : what cross-validation said of every rank that was tried
-    certificate : RegressionCertificate
-    n_iter : int
     """
 
     core: Any
     factors: tuple[Any, ...]
     output: Any
     intercept: Any
-    alpha: float
-    penalty: str
-    rank: Any
-    scores: tuple[RankScore, ...]
-    certificate: RegressionCertificate
-    n_iter: int
 
     @property
     def weights(self) -> CPWeights | TuckerWeights:
@@ -116,22 +105,38 @@ class RegressionState:
         return TuckerWeights(self.core, self.factors)
 
 
-@dataclass(frozen=True)
-class RegressionModel(Model[RegressionState]):
-    """The settings of a regression on tensors (d_1, .., d_N).
+@storable
+@dataclass(frozen=True, eq=False)
+class RegressionState(WeightState):
+    """Fitted weights, and how they came about.
 
     Attributes
     ----------
-    settings : Settings
-    rank : int, one per mode, or None to choose among `candidates`
-    candidates : ranks, increasing
+    alpha, penalty : the ridge that was used
+    rank : int, or one per mode
+    scores : what cross-validation said of every rank that was tried
+    certificate : RegressionCertificate
+    n_iter : int
+    """
+
+    alpha: float
+    penalty: str
+    rank: Any
+    scores: tuple[RankScore, ...]
+    certificate: RegressionCertificate
+    n_iter: int
+
+
+@dataclass(frozen=True)
+class TensorModel(Model[State]):
+    """What models of targets given tensors share: covariances around the means of the first rows.
+
+    Attributes
+    ----------
     dims : d_1, .., d_N
     n_outputs : int
     """
 
-    settings: Settings
-    rank: Rank | None
-    candidates: tuple[Rank, ...]
     dims: tuple[int, ...]
     n_outputs: int
     kind = Kind.TARGETED
@@ -142,10 +147,10 @@ class RegressionModel(Model[RegressionState]):
 
     def check_streaming(self) -> None:
         count = self._size + self.n_outputs
-        if count > _MAX_COVARIANCE:
+        if count > MAX_COVARIANCE:
             raise InvalidInputError(
                 f"X and y have {count} entries together, but streams and sources keep their "
-                f"covariances, for at most {_MAX_COVARIANCE}: give all samples to fit as one array"
+                f"covariances, for at most {MAX_COVARIANCE}: give all samples to fit as one array"
             )
 
     def survey(self, run: Run, streaming: bool) -> Frame:
@@ -155,12 +160,28 @@ class RegressionModel(Model[RegressionState]):
         x, y = (mean_of(part, first.weights) for part in first.parts)
         return Frame({"x": x, "y": y})
 
+
+@dataclass(frozen=True)
+class RegressionModel(TensorModel[RegressionState]):
+    """The settings of a regression on tensors (d_1, .., d_N).
+
+    Attributes
+    ----------
+    settings : Settings
+    rank : int, one per mode, or None to choose among `candidates`
+    candidates : ranks, increasing
+    """
+
+    settings: Settings
+    rank: Rank | None
+    candidates: tuple[Rank, ...]
+
     def at_once(self, run: Run, frame: Frame) -> Answer[RegressionState] | None:
         """Where there are few rows for their size, their covariances would be larger than they."""
         units = run.source.in_memory
         if run.source.original is None or units is None:
             return None
-        if self._size + self.n_outputs <= _MAX_COVARIANCE:
+        if self._size + self.n_outputs <= MAX_COVARIANCE:
             many = _MANY_ROWS * self._size
             if len(units) > many:
                 return None

@@ -9,16 +9,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Regression
 from latensor.models.regression.losses import SquaredLoss
-from latensor.models.regression.solve import Fitted, Ridge, evaluated, factored, minimize
+from latensor.models.regression.objective import RowObjective
+from latensor.models.regression.solve import (
+    Fitted,
+    Ridge,
+    evaluated,
+    factored,
+    minimize,
+    ridge_profile,
+    traced,
+)
 from latensor.models.regression.weights import LowRank
 
 # Strengths to choose among, fractions of the mean square of an entry, per sample; the weakest is
@@ -70,9 +79,10 @@ class RidgePath:
     max_iter: int
     tol: float
 
-    @property
-    def _loss(self) -> SquaredLoss:
-        return SquaredLoss(self.regression.targets, self.regression.rest)
+    @cached_property
+    def _objective(self) -> RowObjective:
+        loss = SquaredLoss(self.regression.targets, self.regression.rest)
+        return RowObjective(loss, self.regression.design)
 
     @property
     def _count(self) -> float:
@@ -85,7 +95,7 @@ class RidgePath:
     def _minimized(self, point: Fitted[Any], alpha: float, max_iter: int) -> Fitted[Any]:
         ridge = replace(point.ridge, strength=alpha * self.regression.n_samples)
         point = replace(point, ridge=ridge)
-        return minimize(self._loss, self.regression, point, max_iter=max_iter, tol=self._loose)
+        return minimize(self._objective, point, max_iter=max_iter, tol=self._loose)
 
     def first(self, starts: Sequence[LowRank], alpha: float) -> Fitted[Any]:
         """The start whose optimum is lowest, there; of one start no optimum."""
@@ -95,7 +105,7 @@ class RidgePath:
                 weights = weights.sweep(
                     self.regression.design, self.regression.targets, ridge.strength
                 )
-            found.append(evaluated(self._loss, self.regression, weights, ridge))
+            found.append(evaluated(self._objective, weights, ridge))
         if len(found) > 1:
             found = [self._minimized(point, alpha, self.max_iter) for point in found]
         return min(found, key=lambda point: point.value)
@@ -112,8 +122,13 @@ class RidgePath:
             near = last >= 0 and errors[last] <= errors[best] * (1 + 1 / self._count)
             if (point.converged and (near or best in tried)) or (last >= 0 and left <= 0):
                 break
-            steps = left if best in tried or len(alphas) == 1 else min(_STEPS, left)
+            stays = best in tried or len(alphas) == 1
+            before = point.value
+            steps = left if stays else min(_STEPS, left)
             point = self._minimized(point, float(alphas[best]), steps)
+            # What has hardly moved since has the same linear model.
+            if best == last and point.converged and before - point.value <= before / self._count:
+                return self._reached(point, float(alphas[best]))
             tried.add(best)
             left, last = left - point.n_iter, best
         return PathFit(point, float(alphas[last]), float(free[last]), float(errors[last]))
@@ -125,14 +140,19 @@ class RidgePath:
         """
         for alpha in ALPHAS[path.alpha * (1 + self.tol) < ALPHAS]:
             point = self._minimized(path.fitted, float(alpha), self.max_iter)
-            gram = point.penalized[0]
-            factor = factored(gram, _shift(gram))
-            free = float(np.trace(scipy.linalg.cho_solve(factor, point.normal[0])))
-            error = float(self._errors(2 * point.loss, free))
-            if not error < path.error:
+            other = self._reached(point, float(alpha))
+            if not other.error < path.error:
                 break
-            path = PathFit(point, float(alpha), free, error)
+            path = other
         return path
+
+    def _reached(self, point: Fitted[Any], alpha: float) -> PathFit:
+        """What cross-validation says of an optimum."""
+        gram = point.penalized[0]
+        factor = factored(gram, _shift(gram))
+        assert factor is not None
+        free = traced(factor, point.normal[0])
+        return PathFit(point, alpha, free, float(self._errors(2 * point.loss, free)))
 
     def _errors(self, squares: Any, free: Any) -> Array:
         """Count times |y - f|^2 / (count - k)^2, for k degrees of freedom and intercepts."""
@@ -143,15 +163,13 @@ class RidgePath:
 
     def finished(self, path: PathFit) -> PathFit:
         """The chosen optimum, to the tolerance that was asked for."""
-        fitted = minimize(
-            self._loss, self.regression, path.fitted, max_iter=self.max_iter, tol=self.tol
-        )
+        fitted = minimize(self._objective, path.fitted, max_iter=self.max_iter, tol=self.tol)
         return replace(path, fitted=fitted)
 
     def factors(self, path: PathFit) -> Fitted[Any]:
         """The same weights for the penalty on factors."""
         ridge = Ridge(0.0, "factors")
-        return evaluated(self._loss, self.regression, path.fitted.weights, ridge)
+        return evaluated(self._objective, path.fitted.weights, ridge)
 
     def _expected(self, fitted: Fitted[Any], alphas: Array) -> tuple[Array, Array]:
         """Errors of strengths, and degrees of freedom, in the linear model at a point."""
@@ -164,17 +182,11 @@ class RidgePath:
         right = right + pulled
         if fitted.ridge.penalty == "weights":
             metric = fitted.weights.metric()
-            root, _ = factored(metric, _shift(metric))
-            solve = partial(scipy.linalg.solve_triangular, root, lower=True, check_finite=False)
-            gram, right = solve(solve(gram).T), solve(right)
-        values, vectors = np.linalg.eigh(gram)
-        values = np.maximum(values, 0.0)[:, None]
-        squares = ((vectors.T @ right) ** 2)[:, None]
-        strengths = alphas * self.regression.n_samples
-        # alpha may be zero, and some parameters change no weight
-        shifted = np.maximum(values + strengths, np.finfo(float).eps * float(values[-1, 0]) or 1.0)
-        lost = total - (squares * (values + 2 * strengths) / shifted**2).sum(axis=0)
-        free = (values / shifted).sum(axis=0)
+            root = factored(metric, _shift(metric))
+            gram = lapack.dsygst(gram, root, lower=1)[0]
+            right = lapack.dtrtrs(root, right, lower=1)[0]
+        explained, free = ridge_profile(gram, right, alphas * self.regression.n_samples)
+        lost = total - explained
         return self._errors(lost, free), free
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,36 +10,25 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, is_array, library_name, to_host
-from latensor.engines import engine_of
-from latensor.estimation import Choice, Interval, host_dtype, read_weights
+from latensor.arrays import Array, is_array, to_host
+from latensor.estimation import Choice, Interval
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.model import Answer, Frame
-from latensor.estimation.row_input import numbered, on_host
-from latensor.estimation.sample_source import as_batches
-from latensor.estimation.samples import in_library_of, read_samples
-from latensor.exceptions import InvalidInputError
+from latensor.estimation.samples import in_library_of
 from latensor.models.regression.base import (
     PARAMETERS,
     CPRank,
-    ReadsShape,
     TuckerRanks,
     dense_weights,
     fitted_tensor,
 )
 from latensor.models.regression.fit import Rank, Settings
 from latensor.models.regression.model import RegressionModel, RegressionState
-from latensor.models.regression.tensor_input import TensorReader, is_targeted, read_tensor_rows
-from latensor.moments.batch import Kind
-from latensor.sources.pairs import PairReader
-from latensor.sources.partitions import Partitioned
-from latensor.sources.passes import first_filled
-from latensor.sources.rows import RowReader
-from latensor.sources.shards import Source
+from latensor.models.regression.tensor_input import ReadsTensors, read_tensor_rows
 
 
-class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ignore[misc]
+class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: ignore[misc]
     """Base of the regressors: y = <X, W> + b with W of low rank."""
 
     alpha: float | str
@@ -54,15 +42,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
     _kind: ClassVar[str]
     _takes_sparse = True
     _min_samples = 2
-    _dims: tuple[int, ...]
-    _n_targets: int
-    _flat: bool
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
-    _same_to_merge: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets")
-
-    def _check_parameters(self) -> None:
-        super()._check_parameters()
-        self._check_shape()
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
@@ -77,65 +57,7 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
             float(self.tol),
         )
         rank, candidates = self._ranks(self._n_targets)
-        return RegressionModel(settings, rank, candidates, self._dims, self._n_targets)
-
-    # ------------------------------------------------------------------ data
-    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
-        """Tensors and targets in memory, or batches (X, y) or (X, y, sample_weight)."""
-        parts = X if isinstance(X, Partitioned) and y is None else None
-        batches: Any = as_batches(X, is_targeted) if y is None else None
-        if parts is not None:
-            batches = parts.heads(Kind.TARGETED)
-        if batches is None:
-            rows, targets, weights = self._read_pair(X, y, sample_weight, reset=reset)
-            units = numbered((on_host(self, rows), on_host(self, targets)), weights)
-            return replace(Source.of(Kind.TARGETED, units), original=(rows, targets))
-        if sample_weight is not None:
-            raise InvalidInputError(
-                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
-            )
-        if reset:
-            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
-            self._read_pair(first[0], first[1], None, reset=True)
-        name = type(self).__name__
-        pairs = PairReader(
-            RowReader(self.n_features_in_, name, keeps_sparse=True),
-            RowReader(self._n_targets, f"the target of {name}"),
-        )
-        reader = TensorReader(pairs, self._dims, name)
-        if parts is not None:
-            return parts.source(Kind.TARGETED, reader, engine_of(parts))
-        copies = not isinstance(batches, list | tuple)
-        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
-
-    def _read_pair(
-        self, X: object, y: object, sample_weight: object, *, reset: bool
-    ) -> tuple[Array, Array, Any]:
-        rows = read_tensor_rows(self, X, reset=reset)
-        flat = _n_axes(y) == 1
-        targets = read_samples(self, y, name="y", reset=reset, target=True)
-        if targets.ndim != 2:
-            raise InvalidInputError(f"y must be (n,) or (n, outputs), got {targets.ndim} axes")
-        if rows.shape[0] != targets.shape[0]:
-            raise InvalidInputError(
-                f"X has {rows.shape[0]} samples but y has {targets.shape[0]}: give one target "
-                "per sample"
-            )
-        devices = [_device(X), _device(y)]
-        if None not in devices and devices[0] != devices[1]:
-            raise InvalidInputError(
-                f"X is on device {devices[0]} but y on {devices[1]}: move one of them"
-            )
-        if reset:
-            self._n_targets, self._flat = int(targets.shape[1]), flat
-            self._dtype = host_dtype(rows)
-        elif targets.shape[1] != self._n_targets:
-            raise InvalidInputError(
-                f"y has {targets.shape[1]} outputs, but {type(self).__name__} is expecting "
-                f"{self._n_targets}"
-            )
-        weights = read_weights(sample_weight, rows)
-        return rows, targets, np.ones(rows.shape[0]) if weights is None else weights
+        return RegressionModel(self._dims, self._n_targets, settings, rank, candidates)
 
     # ------------------------------------------------------------------ what was found
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
@@ -195,9 +117,6 @@ class TensorRegressor(RegressorMixin, ReadsShape, LatentEstimator):  # type: ign
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
-        tags.input_tags.three_d_array = True
-        # Without the shape of a sample, rows have no modes.
-        tags.input_tags.two_d_array = self.shape is not None
         return tags
 
 
@@ -349,15 +268,3 @@ class TuckerRegressor(TuckerRanks, TensorRegressor):
             tol=tol,
         )
         self.penalty = penalty
-
-
-def _n_axes(values: Any) -> int:
-    return int(values.ndim if hasattr(values, "ndim") else np.asarray(values).ndim)
-
-
-def _device(values: Any) -> Any:
-    """Where an array of another library than NumPy is; None where that says nothing."""
-    if not is_array(values) or library_name(values) == "numpy":
-        return None
-    device = getattr(values, "device", None)
-    return None if callable(device) else device

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
-import scipy.linalg
+from scipy.linalg import lapack
 
 from latensor.arrays import Array
-from latensor.models.regression.design import Regression
-from latensor.models.regression.losses import Loss
-from latensor.models.regression.weights import Linearized, LowRank
+from latensor.models.regression.objective import Objective, Point
+from latensor.models.regression.weights import LowRank
 
 W = TypeVar("W", bound=LowRank)
 
 _DAMPING, _DAMPING_CHANGE, _MAX_TRIALS = 1e-3, 8.0, 12
-# Damping is never below this: parameters that change no weight have no curvature.
-_LEAST_DAMPING = 1e-13
+# Damping is never below this: parameters that change no weight have no curvature, and a step along
+# them is the rounding of the gradient, eps, divided by the damping. Below, the order in which rows
+# are summed moved the loss by 2e-8 of itself.
+_LEAST_DAMPING = float(np.finfo(float).eps) ** 0.5
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,13 @@ class Ridge:
             return self.strength * weights.norm_gradient()
         return self.strength * weights.pack()
 
-    def curvature(self, weights: LowRank) -> Array:
-        """Its Gauss-Newton matrix (p, p)."""
+    def stiffen(self, gram: Array, weights: LowRank) -> None:
+        """Adds its Gauss-Newton matrix to the first p rows and columns of another."""
+        p = weights.n_parameters
         if self.penalty == "weights":
-            return self.strength * weights.metric()
-        return self.strength * np.eye(weights.n_parameters)
+            gram[:p, :p] += self.strength * weights.metric()
+        else:
+            gram.flat[: p * len(gram) : len(gram) + 1] += self.strength
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +60,7 @@ class Fitted(Generic[W]):
     ----------
     weights : the parametrization at its optimum
     intercepts : (e,)
-    loss : float, without the penalty
-    at : Linearized, at the optimum
-    normal : curvature (p + e, p + e) of the loss there and minus its gradient (p + e,)
+    point : Point, the loss and its derivatives there, without the penalty
     ridge : Ridge, whose kind decides how norms are shared among the blocks
     n_iter : int, Gauss-Newton steps
     converged : bool
@@ -67,12 +68,20 @@ class Fitted(Generic[W]):
 
     weights: W
     intercepts: Array
-    loss: float
-    at: Linearized
-    normal: tuple[Array, Array]
+    point: Point
     ridge: Ridge
     n_iter: int = 1  # where the start was the optimum, a step was computed and not taken
     converged: bool = False
+
+    @property
+    def loss(self) -> float:
+        """Without the penalty."""
+        return self.point.loss
+
+    @property
+    def normal(self) -> tuple[Array, Array]:
+        """The expected curvature (p + e, p + e) of the loss and minus its gradient (p + e,)."""
+        return self.point.normal
 
     @property
     def value(self) -> float:
@@ -83,45 +92,34 @@ class Fitted(Generic[W]):
     def penalized(self) -> tuple[Array, Array]:
         """The expected curvature and minus the gradient, with those of the penalty."""
         gram, right = (part.copy() for part in self.normal)
-        p = self.weights.n_parameters
-        gram[:p, :p] += self.ridge.curvature(self.weights)
-        right[:p] -= self.ridge.gradient(self.weights)
+        self.ridge.stiffen(gram, self.weights)
+        right[: self.weights.n_parameters] -= self.ridge.gradient(self.weights)
         return gram, right
 
 
 def evaluated(
-    loss: Loss, regression: Regression, weights: W, ridge: Ridge, intercepts: Array | None = None
+    objective: Objective, weights: W, ridge: Ridge, intercepts: Array | None = None
 ) -> Fitted[W]:
     """Weights as they are, norms shared as the penalty asks."""
     weights = weights.balanced() if ridge.penalty == "weights" else weights.smallest()
-    b = np.zeros(loss.n_intercepts) if intercepts is None else intercepts
-    at = weights.linearize(regression.design)
-    normal = loss.normal(weights, at, b)
-    return Fitted(weights, b, loss.value(at.fitted, b), at, normal, ridge)
+    b = np.zeros(objective.n_intercepts) if intercepts is None else intercepts
+    return Fitted(weights, b, objective.at(weights, b), ridge)
 
 
 def minimize(
-    loss: Loss,
-    regression: Regression,
-    start: Fitted[W],
-    *,
-    max_iter: int = 100,
-    tol: float = 1e-6,
+    objective: Objective, start: Fitted[W], *, max_iter: int = 100, tol: float = 1e-6
 ) -> Fitted[W]:
     """Levenberg-Marquardt on all blocks at once.
 
     Parameters
     ----------
-    loss : Loss
-    regression : Regression, whose design is used
+    objective : Objective
     start : Fitted, with the ridge
     max_iter : int
     tol : float, relative decrease of the penalized loss below which it has converged
     """
-    ridge, p, at = start.ridge, start.weights.n_parameters, start.at
-    floor = float(np.finfo(float).eps) * loss.value(
-        np.zeros_like(at.fitted), np.zeros(loss.n_intercepts)
-    )
+    ridge, p = start.ridge, start.weights.n_parameters
+    floor = float(np.finfo(float).eps) * objective.null
     now, value = start, start.value
     damping, n_iter, converged = _DAMPING, 0, False
     while not converged and n_iter < max_iter:
@@ -133,8 +131,7 @@ def minimize(
             # Newton's matrix where it has a minimum: Gauss and Newton's needs many steps where a
             # component vanishes. Of |W|^2 it hardly has one: some parameters change no weight.
             bent = gram.copy()
-            pull = regression.design.cross(loss.residual(now.at.fitted, now.intercepts))
-            bent[:p, :p] -= now.weights.bending(pull)
+            bent[:p, :p] -= now.weights.bending(now.point.pull())
             factor = factored(bent, damping * mean)
             gram = gram if factor is None else bent
         step = _solved(gram, right, damping * mean, factor)
@@ -150,9 +147,8 @@ def minimize(
             if ridge.penalty == "weights":
                 weights = weights.balanced()
             b = now.intercepts + step[p:]
-            at = weights.linearize(regression.design)
-            lost = loss.value(at.fitted, b)
-            trial = lost + ridge.value(weights)
+            there = Fitted(weights, b, objective.at(weights, b), ridge)
+            trial = there.value
             if trial <= value:
                 break
             damping *= _DAMPING_CHANGE
@@ -162,23 +158,69 @@ def minimize(
             break
         damping = max(damping / _DAMPING_CHANGE, _LEAST_DAMPING)
         converged = value - trial <= small
-        now, value = Fitted(weights, b, lost, at, loss.normal(weights, at, b), ridge), trial
+        now, value = there, trial
     return replace(now, n_iter=max(n_iter, 1), converged=converged)
 
 
-def factored(gram: Array, shift: float) -> Any:
-    """The Cholesky factor of gram + shift I, as SciPy has it; None where there is none."""
+def factored(gram: Array, shift: float) -> Array | None:
+    """The lower Cholesky factor of gram + shift I, upper entries arbitrary; None without one."""
     shifted = gram.copy()
     shifted.flat[:: len(gram) + 1] += shift
-    try:
-        return scipy.linalg.cho_factor(shifted, lower=True, overwrite_a=True, check_finite=False)
-    except np.linalg.LinAlgError:
-        return None
+    factor, info = lapack.dpotrf(shifted.T, lower=1, clean=0, overwrite_a=1)
+    return None if info else factor
 
 
-def _solved(gram: Array, right: Array, shift: float, factor: Any = None) -> Array:
+def _solved(gram: Array, right: Array, shift: float, factor: Array | None = None) -> Array:
     factor = factored(gram, shift) if factor is None else factor
     if factor is None:
         return np.linalg.lstsq(gram + shift * np.eye(len(gram)), right, rcond=None)[0]
-    found: Array = scipy.linalg.cho_solve(factor, right, check_finite=False)
+    found: Array = lapack.dpotrs(factor, right, lower=1)[0]
     return found
+
+
+def traced(factor: Array, gram: Array) -> float:
+    """The trace of H^-1 G, of the Cholesky factor of H."""
+    inverse = lapack.dpotri(factor, lower=1)[0]
+    return float(2 * np.vdot(np.tril(inverse), gram) - np.diagonal(inverse) @ np.diagonal(gram))
+
+
+def ridge_profile(gram: Array, right: Array, strengths: Array) -> tuple[Array, Array]:
+    """What ridges of many strengths s fit: right' (G + s)^-1 (G + 2 s) (G + s)^-1 right, and
+    the trace of G (G + s)^-1.
+
+    G becomes tridiagonal once, by a quarter of the time of its eigenvectors (p = 200); then every
+    strength takes a number of operations linear in p. Where rounding has made G + s indefinite,
+    eigenvalues are clipped: some parameters change no weight.
+
+    Parameters
+    ----------
+    gram : (p, p), positive semidefinite up to rounding, p at least 2; the lower triangle is read
+    right : (p,)
+    strengths : (k,)
+    """
+    p = len(gram)
+    reflectors, diagonal, beside, tau, _ = lapack.dsytrd(gram, lower=1, lwork=64 * p)
+    turned = right.copy()
+    turned[1:] = lapack.dormqr("L", "T", reflectors[1:, :-1], tau, right[1:, None], 64 * p)[0][:, 0]
+    pivots, ratios = np.empty((len(strengths), p)), np.empty((len(strengths), p - 1))
+    fitted = np.empty(len(strengths))
+    for k, strength in enumerate(strengths):
+        pivots[k], ratios[k], found, info = lapack.dptsv(diagonal + strength, beside, turned)
+        if info:
+            return _clipped_profile(gram, right, strengths)
+        fitted[k] = turned @ found + strength * (found @ found)
+    # The trace of the inverse is the derivative of the logarithm of the determinant.
+    change = np.ones((p, len(strengths)))
+    squares = np.ascontiguousarray(ratios.T) ** 2
+    for i in range(p - 1):
+        change[i + 1] += squares[i] * change[i]
+    return fitted, p - strengths * (change.T / pivots).sum(axis=1)
+
+
+def _clipped_profile(gram: Array, right: Array, strengths: Array) -> tuple[Array, Array]:
+    values, vectors = np.linalg.eigh(gram)
+    values = np.maximum(values, 0.0)[:, None]
+    squares = ((vectors.T @ right) ** 2)[:, None]
+    shifted = np.maximum(values + strengths, np.finfo(float).eps * float(values[-1, 0]) or 1.0)
+    fitted = (squares * (values + 2 * strengths) / shifted**2).sum(axis=0)
+    return fitted, (values / shifted).sum(axis=0)

@@ -13,7 +13,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose
 from latensor.models.regression.design import DenseDesign, Regression
-from latensor.models.regression.tucker_weights import TuckerWeights
+from latensor.models.regression.tucker_weights import TuckerWeights, multiplied, unfolded
 from latensor.models.regression.weights import CPWeights
 
 # Of the mean variance, added to the variances of a mode before it is whitened.
@@ -47,7 +47,7 @@ def _moment(regression: Regression) -> Array:
 
 def _times(tensor: Array, matrices: Sequence[Array]) -> Array:
     for mode, matrix in enumerate(matrices):
-        tensor = np.moveaxis(np.tensordot(matrix, tensor, axes=(1, mode)), 0, mode)
+        tensor = multiplied(matrix, tensor, mode)
     return tensor
 
 
@@ -131,10 +131,10 @@ def _tucker_start(tensor: Array, ranks: Sequence[int], whitenings: list[Array]) 
         tensor = 1e-3 * np.random.default_rng(0).standard_normal(tensor.shape)
     core, factors = tensor, []
     for k, rank in enumerate(ranks):  # sequentially truncated; sweeps do the rest
-        unfolded = np.moveaxis(core, k, 0).reshape(core.shape[k], -1)
-        _, vectors = np.linalg.eigh(unfolded @ unfolded.T)
+        flat = unfolded(core, k)
+        _, vectors = np.linalg.eigh(flat @ flat.T)
         factors.append(vectors[:, : -rank - 1 : -1])
-        core = np.moveaxis(np.tensordot(factors[k], core, axes=(0, k)), 0, k)
+        core = multiplied(factors[k].T, core, k)
     if whitenings:
         factors = [m @ f for m, f in zip(whitenings, factors, strict=True)]
     return TuckerWeights(core, tuple(factors)).balanced()

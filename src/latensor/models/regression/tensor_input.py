@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.metaestimators import available_if
 
-from latensor.arrays import Array, is_array, read_numpy, to_host
-from latensor.estimation import read_samples
+from latensor.arrays import Array, is_array, library_name, read_numpy, to_host
+from latensor.engines import engine_of
+from latensor.estimation import host_dtype, read_samples, read_weights
+from latensor.estimation.base import UnusableAttributeError
+from latensor.estimation.row_input import numbered, on_host
+from latensor.estimation.sample_source import as_batches
+from latensor.estimation.target_input import TargetReader
 from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
-from latensor.sources.shards import Parts
+from latensor.sources.partitions import Partitioned
+from latensor.sources.passes import first_filled
+from latensor.sources.rows import RowReader
+from latensor.sources.shards import Parts, Source
 from latensor.tensors.sparse import SparseTensor
 
 
@@ -69,12 +80,20 @@ def flattened(X: Any) -> tuple[Any, tuple[int, ...] | None]:
 
 
 def check_dims(
-    given: tuple[int, ...] | None, rows: Any, shape: object, expected: Any, owner: str
+    given: tuple[int, ...] | None,
+    rows: Any,
+    shape: object,
+    expected: Any,
+    owner: str,
+    *,
+    one_mode: bool = False,
 ) -> tuple[int, ...]:
     """The shape of a sample from what was given, the parameter `shape` and what was fitted."""
     if given is None:
         if expected is not None:
             return tuple(expected)  # columns are counted where rows are read
+        if shape is None and one_mode:
+            return (int(rows.shape[1]),)
         if shape is None:
             size = tuple(rows.shape)
             raise InvalidInputError(
@@ -104,7 +123,8 @@ def read_tensor_rows(estimator: Any, X: object, *, reset: bool) -> Array:
         array = read_samples(estimator, rows, reset=reset)
     else:
         array = read_samples(estimator, rows, reset=reset)
-        dims = check_dims(None, array, estimator.shape, expected, owner)
+        one_mode = estimator._takes_one_mode
+        dims = check_dims(None, array, estimator.shape, expected, owner, one_mode=one_mode)
     if reset:
         estimator._dims = dims
     return array
@@ -122,6 +142,130 @@ def host_rows(estimator: Any, rows: Array) -> Any:
     return scipy.sparse.csr_array(rows)
 
 
+def _can_resume(estimator: Any) -> bool:
+    """Whether more samples can follow: not after a fit that keeps neither samples nor sums."""
+    stream = estimator.__dict__.get("_stream")
+    return stream is None or stream.answer is None
+
+
+# A method that is there as long as more samples can follow, as scikit-learn asks of one.
+while_resumable = available_if(_can_resume)
+
+
+class ReadsTensors:
+    """Tensors and targets in memory, or batches (X, y) or (X, y, sample_weight), as a source.
+
+    A subclass is a `LatentEstimator` with the parameter `shape`.
+    """
+
+    shape: Any
+    n_features_in_: int
+    # Whether rows without `shape` are samples of one mode, not refused.
+    _takes_one_mode: ClassVar[bool] = False
+    _takes_sparse: ClassVar[bool]
+    _dims: tuple[int, ...]
+    _n_targets: int
+    _flat: bool
+    _dtype: Any
+    _same_to_merge: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets")
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()  # type: ignore[misc]
+        if self.shape is not None:
+            read_shape(self.shape, None, type(self).__name__)
+
+    @while_resumable  # type: ignore[untyped-decorator]
+    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
+        """Add samples; parameters are worked out when they are first asked for.
+
+        After a `fit` that has kept no sums to go on with, it is not there.
+
+        Parameters
+        ----------
+        X, y, sample_weight : as for `fit`
+        """
+        found: Self = super().partial_fit(X, y, sample_weight)  # type: ignore[misc]
+        return found
+
+    def __getattr__(self, name: str) -> Any:
+        if name == "partial_fit":
+            try:
+                self._resumed(self._stream)
+            except InvalidInputError as error:
+                raise UnusableAttributeError(str(error)) from error
+        return super().__getattr__(name)  # type: ignore[misc]
+
+    def _accepted_targets(self) -> Callable[[Any], Any] | None:
+        """What is made of targets (n, t) as they are read, or refuses them; None for any."""
+        return None
+
+    def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
+        parts = X if isinstance(X, Partitioned) and y is None else None
+        batches: Any = as_batches(X, is_targeted) if y is None else None
+        if parts is not None:
+            batches = parts.heads(Kind.TARGETED)
+        accept = self._accepted_targets()
+        if batches is None:
+            rows, targets, weights = self._read_pair(X, y, sample_weight, reset=reset)
+            known = on_host(self, targets)
+            known = known if accept is None else accept(known)
+            units = numbered((on_host(self, rows), known), weights)
+            return replace(Source.of(Kind.TARGETED, units), original=(rows, targets))
+        if sample_weight is not None:
+            raise InvalidInputError(
+                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
+            )
+        if reset:
+            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
+            self._read_pair(first[0], first[1], None, reset=True)
+        name = type(self).__name__
+        pairs = PairReader(
+            RowReader(self.n_features_in_, name, keeps_sparse=self._takes_sparse),
+            RowReader(self._n_targets, f"the target of {name}"),
+        )
+        reader = TensorReader(TargetReader(pairs, accept), self._dims, name)
+        if parts is not None:
+            return parts.source(Kind.TARGETED, reader, engine_of(parts))
+        copies = not isinstance(batches, list | tuple)
+        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
+
+    def _read_pair(
+        self, X: object, y: object, sample_weight: object, *, reset: bool
+    ) -> tuple[Array, Array, Any]:
+        rows = read_tensor_rows(self, X, reset=reset)
+        flat = _n_axes(y) == 1
+        targets = read_samples(self, y, name="y", reset=reset, target=True)
+        if targets.ndim != 2:
+            raise InvalidInputError(f"y must be (n,) or (n, outputs), got {targets.ndim} axes")
+        if rows.shape[0] != targets.shape[0]:
+            raise InvalidInputError(
+                f"X has {rows.shape[0]} samples but y has {targets.shape[0]}: give one target "
+                "per sample"
+            )
+        devices = [_device(X), _device(y)]
+        if None not in devices and devices[0] != devices[1]:
+            raise InvalidInputError(
+                f"X is on device {devices[0]} but y on {devices[1]}: move one of them"
+            )
+        if reset:
+            self._n_targets, self._flat = int(targets.shape[1]), flat
+            self._dtype = host_dtype(rows)
+        elif targets.shape[1] != self._n_targets:
+            raise InvalidInputError(
+                f"y has {targets.shape[1]} outputs, but {type(self).__name__} is expecting "
+                f"{self._n_targets}"
+            )
+        weights = read_weights(sample_weight, rows)
+        return rows, targets, np.ones(rows.shape[0]) if weights is None else weights
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()  # type: ignore[misc]
+        tags.input_tags.three_d_array = True
+        # Without the shape of a sample, rows have no modes.
+        tags.input_tags.two_d_array = self._takes_one_mode or self.shape is not None
+        return tags
+
+
 def is_targeted(value: Any) -> bool:
     """Whether a value is a batch: tensors and targets of the same samples, perhaps weights."""
     if not isinstance(value, list | tuple) or len(value) not in (2, 3):
@@ -135,7 +279,7 @@ def is_targeted(value: Any) -> bool:
 class TensorReader:
     """Batches (X, y) or (X, y, weights) of tensor-valued samples as rows on the host."""
 
-    pairs: PairReader
+    pairs: TargetReader
     dims: tuple[int, ...]
     owner: str
 
@@ -144,3 +288,15 @@ class TensorReader:
         rows, shape = flattened(X)
         check_dims(shape, rows, None, self.dims, self.owner)
         return self.pairs((rows, *rest))
+
+
+def _n_axes(values: Any) -> int:
+    return int(values.ndim if hasattr(values, "ndim") else np.asarray(values).ndim)
+
+
+def _device(values: Any) -> Any:
+    """Where an array of another library than NumPy is; None where that says nothing."""
+    if not is_array(values) or library_name(values) == "numpy":
+        return None
+    device = getattr(values, "device", None)
+    return None if callable(device) else device

@@ -10,10 +10,32 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Design
-from latensor.models.regression.weights import Linearized, LowRank, solve_ridge
+from latensor.models.regression.weights import Linearized, LowRank, repeated, solve_ridge
 
 # Over the modes, to share norms between factors and core: more change nothing that was seen.
 _ROUNDS = 4
+
+
+def _first(tensor: Array, *modes: int) -> Array:
+    """Some modes first, the others in their order; `np.moveaxis` takes ten times longer."""
+    return tensor.transpose(*modes, *(k for k in range(tensor.ndim) if k not in modes))
+
+
+def _moved(tensor: Array, mode: int, to: int) -> Array:
+    """A mode moved behind some that follow it."""
+    after = range(to + 1, tensor.ndim)
+    return tensor.transpose(*range(mode), *range(mode + 1, to + 1), mode, *after)
+
+
+def unfolded(tensor: Array, mode: int) -> Array:
+    """(d_mode, ..): a mode, and the others in their order."""
+    return _first(tensor, mode).reshape(tensor.shape[mode], -1)
+
+
+def multiplied(matrix: Array, tensor: Array, mode: int) -> Array:
+    """A tensor times a matrix (r, d_mode) in one mode."""
+    shape = (len(matrix), *tensor.shape[:mode], *tensor.shape[mode + 1 :])
+    return _moved((matrix @ unfolded(tensor, mode)).reshape(shape), 0, mode)
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,9 +65,8 @@ class TuckerWeights(LowRank):
     def _derivative(self, left: Array, mode: int) -> Array:
         """(m, q, d_mode, R_mode), of X contracted with all other factors."""
         order = len(self.factors)
-        flat = np.moveaxis(left, mode + 1, 1)
-        flat = flat.reshape(len(left), self.factors[mode].shape[0], -1)
-        core = np.moveaxis(self.core, (order, mode), (0, 1))
+        flat = _first(left, 0, mode + 1).reshape(len(left), self.factors[mode].shape[0], -1)
+        core = _first(self.core, order, mode)
         matrix = core.reshape(core.shape[0] * core.shape[1], -1)
         found = (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2])
         return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
@@ -75,18 +96,17 @@ class TuckerWeights(LowRank):
         found = np.zeros((n, n))
         edges = np.concatenate([[0], np.cumsum([b.size for b in self.blocks])])
         for k, left in enumerate(self.factors):
-            unfolded = np.moveaxis(self.core, k, 0).reshape(left.shape[1], -1)
+            flat = unfolded(self.core, k)
             at = slice(edges[k], edges[k + 1])
-            found[at, at] = np.kron(np.eye(len(left)), unfolded @ unfolded.T)
+            found[at, at] = repeated(flat @ flat.T, len(left))
             # A change of the factor inside its own span is one of the core.
-            shaped = np.moveaxis(self.core, k, 0)
-            crossed = np.einsum("is,r...->irs...", left, shaped)
-            crossed = np.moveaxis(crossed, 2, k + 2)
+            shaped = _first(self.core, k)
+            crossed = _moved(np.multiply.outer(left, shaped).swapaxes(1, 2), 2, k + 2)
             found[at, edges[order] :] = crossed.reshape(left.size, -1)
             found[edges[order] :, at] = found[at, edges[order] :].T
             for j in range(k):
                 right = self.factors[j]
-                both = np.moveaxis(self.core, (k, j), (0, 1))
+                both = _first(self.core, k, j)
                 both = both.reshape(both.shape[0], both.shape[1], -1)
                 inner = np.tensordot(both, both, axes=(2, 2))  # a, b, c, d
                 block = np.tensordot(left, inner, axes=(1, 2))  # i, a, b, d
@@ -105,15 +125,15 @@ class TuckerWeights(LowRank):
         for k, left in enumerate(self.factors):
             d, rank = left.shape
             at = slice(edges[k], edges[k + 1])
-            alone = np.moveaxis(self._contracted(tensor, k), k, 0)
+            alone = _first(self._contracted(tensor, k), k)
             block = np.zeros((d, rank, rank, alone[0].size))
             block[:, np.arange(rank), np.arange(rank)] = alone.reshape(d, 1, -1)
-            block = np.moveaxis(block.reshape(d, rank, rank, *alone.shape[1:]), 2, k + 2)
+            block = _moved(block.reshape(d, rank, rank, *alone.shape[1:]), 2, k + 2)
             found[at, edges[order] :] = block.reshape(left.size, -1)
             found[edges[order] :, at] = found[at, edges[order] :].T
             for j in range(k):
-                pair = np.moveaxis(self._contracted(tensor, k, j), (k, j), (0, 1))
-                both = np.moveaxis(core, (k, j), (0, 1))
+                pair = _first(self._contracted(tensor, k, j), k, j)
+                both = _first(core, k, j)
                 axes = list(range(2, order + 1))
                 inner = np.tensordot(pair, both, axes=(axes, axes)).transpose(0, 2, 1, 3)
                 there = slice(edges[j], edges[j + 1])
@@ -125,7 +145,7 @@ class TuckerWeights(LowRank):
         """A tensor (d_1, .., d_N, q) times the factors of all modes but some."""
         for k, factor in enumerate(self.factors):
             if k not in left_out:
-                tensor = np.moveaxis(np.tensordot(factor, tensor, axes=(0, k)), 0, k)
+                tensor = multiplied(factor.T, tensor, k)
         return tensor
 
     def squared_norm(self) -> float:
@@ -135,8 +155,8 @@ class TuckerWeights(LowRank):
     def norm_gradient(self) -> Array:
         parts = []
         for k, factor in enumerate(self.factors):
-            unfolded = np.moveaxis(self.core, k, 0).reshape(factor.shape[1], -1)
-            parts.append((factor @ (unfolded @ unfolded.T)).ravel())
+            flat = unfolded(self.core, k)
+            parts.append((factor @ (flat @ flat.T)).ravel())
         return np.concatenate([*parts, self.core.ravel()])
 
     def sweep(self, design: Design, targets: Array, ridge: float) -> TuckerWeights:
@@ -147,8 +167,8 @@ class TuckerWeights(LowRank):
                 half = design.half(weights.factors, k, columns=False)
             left = design.by_all(weights.factors, k, half)
             part = weights._derivative(left, k).reshape(-1, d * rank)
-            unfolded = np.moveaxis(weights.core, k, 0).reshape(rank, -1)
-            gram = part.T @ part + ridge * np.kron(np.eye(d), unfolded @ unfolded.T)
+            flat = unfolded(weights.core, k)
+            gram = part.T @ part + repeated(ridge * (flat @ flat.T), d)
             solved = solve_ridge(gram, part.T @ targets.ravel()).reshape(d, rank)
             weights = weights._with_orthonormal(k, solved)
         scores = (left @ weights.factors[-1]).reshape(design.n_rows, -1)
@@ -159,7 +179,7 @@ class TuckerWeights(LowRank):
     def _with_orthonormal(self, mode: int, factor: Array) -> TuckerWeights:
         """Another factor, made orthonormal; the core takes what it was."""
         q, r = np.linalg.qr(factor)
-        core = np.moveaxis(np.tensordot(r, self.core, axes=(1, mode)), 0, mode)
+        core = multiplied(r, self.core, mode)
         return TuckerWeights(core, (*self.factors[:mode], q, *self.factors[mode + 1 :]))
 
     def balanced(self) -> TuckerWeights:
@@ -180,19 +200,19 @@ class TuckerWeights(LowRank):
         roots = [np.eye(f.shape[1]) for f in factors]  # factor k is U_k roots[k]
         for _ in range(_ROUNDS):
             for k, root in enumerate(roots):
-                unfolded = np.moveaxis(core, k, 0).reshape(len(root), -1)
+                flat = unfolded(core, k)
                 # With the orthonormal U in place of U root, S = I and H = root G G' root'.
-                spread = root @ unfolded
+                spread = root @ flat
                 values, vectors = np.linalg.eigh(spread @ spread.T)
                 floor = np.finfo(float).eps * max(float(values[-1]), np.finfo(float).tiny)
                 scale = np.maximum(values, floor) ** 0.25
                 roots[k] = vectors * scale
                 change = (vectors / scale).T @ root
-                core = np.moveaxis(np.tensordot(change, core, axes=(1, k)), 0, k)
+                core = multiplied(change, core, k)
         return TuckerWeights(core, tuple(f @ r for f, r in zip(factors, roots, strict=True)))
 
     def dense(self) -> Array:
         found = self.core
         for k, factor in enumerate(self.factors):
-            found = np.moveaxis(np.tensordot(factor, found, axes=(1, k)), 0, k)
+            found = multiplied(factor, found, k)
         return found.reshape(math.prod(len(f) for f in self.factors), -1)

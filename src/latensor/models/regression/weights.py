@@ -120,6 +120,14 @@ def solve_ridge(gram: Array, right: Array, floor: float = 1e-10) -> Array:
         return np.linalg.lstsq(shifted, right, rcond=None)[0]
 
 
+def repeated(block: Array, count: int) -> Array:
+    """A block (r, r) so many times along the diagonal."""
+    rank, each = len(block), np.arange(count)
+    found = np.zeros((count, rank, count, rank))
+    found[each, :, each] = block
+    return found.reshape(count * rank, count * rank)
+
+
 def _hadamard(grams: Sequence[Array], rank: int, *left_out: int) -> Array:
     """(R, R): the product of Gram matrices, entry by entry, without some."""
     found = np.ones((rank, rank))
@@ -203,7 +211,7 @@ class CPWeights(LowRank):
         right = np.einsum("njr,nr->jr", by_column, residual @ self.output)
         q = len(self.output)
         crossed = (stacked.T @ scores)[:, None, :] * self.output[:, columns].T[:, :, None]
-        outputs = np.kron(np.eye(q), scores.T @ scores)
+        outputs = repeated(scores.T @ scores, q)
         crossed = crossed.reshape(len(gram), -1)
         gram = np.block([[gram, crossed], [crossed.T, outputs]])
         return gram, np.concatenate([right.ravel(), (residual.T @ scores).ravel()])
@@ -219,10 +227,8 @@ class CPWeights(LowRank):
         edges = np.concatenate([[0], np.cumsum([b.size for b in blocks])])
         found = np.empty((edges[-1], edges[-1]))
         for k, left in enumerate(blocks):
-            rows, d = slice(edges[k], edges[k + 1]), np.arange(len(left))
-            own = np.zeros((len(left), rank, len(left), rank))
-            own[d, :, d] = _hadamard(grams, rank, k)
-            found[rows, rows] = own.reshape(left.size, left.size)
+            rows = slice(edges[k], edges[k + 1])
+            found[rows, rows] = repeated(_hadamard(grams, rank, k), len(left))
             for n, right in enumerate(blocks[:k]):
                 columns = slice(edges[n], edges[n + 1])
                 scaled = left[:, None, :] * _hadamard(grams, rank, k, n)
@@ -283,7 +289,7 @@ class CPWeights(LowRank):
         columns = contracted.reshape(len(contracted), -1)
         gram = columns.T @ columns
         gram = gram * np.tile(self.output.T @ self.output, (d, d))
-        gram += ridge * np.kron(np.eye(d), self._others(mode))
+        gram += repeated(ridge * self._others(mode), d)
         factor = solve_ridge(gram, right).reshape(d, rank)
         factors = list(self.factors)
         factors[mode] = factor

@@ -1,0 +1,236 @@
+"""Multilinear partial least squares as one model: from rows in memory, or from covariances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Any
+
+import numpy as np
+
+from latensor.arrays import Array
+from latensor.decomposition.decompose import decompose
+from latensor.estimation.model import Answer, Frame, Resumed
+from latensor.estimation.run import Run
+from latensor.exceptions import InvalidInputError
+from latensor.models.regression.model import TensorModel
+from latensor.moments.batch import Batch
+from latensor.moments.row_sums import CrossCovarianceSums
+from latensor.moments.second import CrossCovariance
+from latensor.moments.sums import Folded, Joint
+from latensor.value_files import storable
+
+
+@storable
+@dataclass(frozen=True, eq=False)
+class PLSState:
+    """Components in the units of the data.
+
+    Attributes
+    ----------
+    patterns : N matrices (d_k, R) of unit columns
+    outputs : (q, R), unit columns
+    rotations : (D, R), from centred rows to scores
+    inner : (R, R), from the scores of X to those of Y
+    coef : (D, q)
+    x_mean, y_mean : (D,) and (q,)
+    scores, y_scores : (n, R) of the training samples; None where they were not kept
+    """
+
+    patterns: tuple[Any, ...]
+    outputs: Any
+    rotations: Any
+    inner: Any
+    coef: Any
+    x_mean: Any
+    y_mean: Any
+    scores: Any = None
+    y_scores: Any = None
+
+
+class Deflated:
+    """Centred X and Y, less what components have taken."""
+
+    x_scale: float
+    y_scale: float
+
+    def cross(self) -> Array:
+        """X'Y (D, q), or a multiple."""
+        raise NotImplementedError
+
+    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
+        """Takes a component out of both; the coefficients of all scores so far for Y q."""
+        raise NotImplementedError
+
+
+class DeflatedRows(Deflated):
+    """Rows in memory, whose scores are kept; multiplied by the roots of their weights."""
+
+    def __init__(self, units: Batch, x_mean: Array, y_mean: Array) -> None:
+        rows, targets = (np.asarray(part, dtype=np.float64) for part in units.parts)
+        self._roots = np.sqrt(units.weights)[:, None]
+        self._x, self.x_scale = _scaled((rows - x_mean) * self._roots)
+        self._y, self.y_scale = _scaled((targets - y_mean) * self._roots)
+        self._scores: list[Array] = []
+        self._y_scores: list[Array] = []
+
+    def cross(self) -> Array:
+        return self._x.T @ self._y
+
+    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
+        self._scores.append(self._x @ load)
+        self._y_scores.append(self._y @ output)
+        scores = np.stack(self._scores, axis=1)
+        solved = np.linalg.lstsq(scores, self._y_scores[-1], rcond=None)[0]
+        self._x = self._x - np.outer(self._scores[-1], load)
+        self._y = self._y - np.outer(scores @ solved, output)
+        return np.asarray(solved)
+
+    def scores(self) -> tuple[Array, Array]:
+        """(n, R) each, of X and of Y."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            found = [
+                np.stack(each, axis=1) / self._roots * scale
+                for each, scale in ((self._scores, self.x_scale), (self._y_scores, self.y_scale))
+            ]
+        return found[0], found[1]
+
+
+class DeflatedCovariances(Deflated):
+    """The same from covariances alone: scores are X R, and Y less X B.
+
+    With G = X'X and C = X'Y, what is left of X is X (I - w_1 w_1') (I - w_2 w_2') .. for the
+    weights w of the components so far, and what is left of X'Y the transpose of that product times
+    C - G B.
+    """
+
+    def __init__(self, known: CrossCovariance) -> None:
+        self.x_scale = _power_of_two(float(np.sqrt(np.diagonal(known.x_covariance).max())))
+        self.y_scale = _power_of_two(float(np.sqrt(np.diagonal(known.y_covariance).max())))
+        self._gram = known.x_covariance / self.x_scale / self.x_scale
+        self._left = known.cross_covariance / self.x_scale / self.y_scale
+        self._loads: list[Array] = []
+        self._rotations: list[Array] = []
+
+    def cross(self) -> Array:
+        found = self._left
+        for load in self._loads:
+            found = found - np.outer(load, load @ found)
+        return found
+
+    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
+        self._loads.append(load)
+        self._rotations.append(rotation)
+        rotations = np.stack(self._rotations, axis=1)
+        spread = self._gram @ rotations
+        solved = np.linalg.lstsq(
+            rotations.T @ spread, rotations.T @ (self._left @ output), rcond=None
+        )[0]
+        self._left = self._left - np.outer(spread @ solved, output)
+        return np.asarray(solved)
+
+
+def _components(
+    data: Deflated, dims: Sequence[int], count: int
+) -> tuple[list[Array], Array, Array, Array]:
+    """Patterns, outputs (q, R), rotations (D, R) and inner coefficients (R, R)."""
+    patterns: list[list[Array]] = [[] for _ in dims]
+    loads: list[Array] = []
+    rotations: list[Array] = []
+    outputs: list[Array] = []
+    inner = np.zeros((count, count))
+    for r in range(count):
+        modes = _leading(data.cross().reshape(*dims, -1))
+        for pattern, mode in zip(patterns, modes[:-1], strict=True):
+            pattern.append(mode)
+        load = reduce(np.multiply.outer, modes[:-1]).ravel()
+        # Scores of samples as they come: <X, w_r> less what the components before it took.
+        rotation = load.copy()
+        for before, other in zip(loads, rotations, strict=True):
+            rotation -= (before @ load) * other
+        loads.append(load)
+        rotations.append(rotation)
+        outputs.append(modes[-1])
+        inner[: r + 1, r] = data.deflate(load, rotation, modes[-1])
+    stacked = [np.stack(pattern, axis=1) for pattern in patterns]
+    return stacked, np.stack(outputs, axis=1), np.stack(rotations, axis=1), inner
+
+
+@dataclass(frozen=True)
+class PLSModel(TensorModel[PLSState]):
+    """The settings of multilinear partial least squares."""
+
+    n_components: int
+
+    def at_once(self, run: Run, frame: Frame) -> Answer[PLSState] | None:
+        units = run.source.in_memory
+        if run.source.original is None or units is None:
+            return None
+        weights = units.weights
+        parts = (np.asarray(part, dtype=np.float64) for part in units.parts)
+        x_mean, y_mean = (
+            part.mean(axis=0) if (weights == 1).all() else weights @ part / weights.sum()
+            for part in parts
+        )
+        data = DeflatedRows(units, x_mean, y_mean)
+        state = self._state(data, x_mean, y_mean)
+        scores, y_scores = data.scores()
+        return Answer(replace(state, scores=scores, y_scores=y_scores))
+
+    def moments(self, frame: Frame) -> dict[str, Folded]:
+        return {"covariances": CrossCovarianceSums(frame["x"], frame["y"])}
+
+    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[PLSState]:
+        known = moments["covariances"].finalize()
+        if known.count < 2:
+            raise InvalidInputError(f"X has {known.count} sample(s): CPPLS needs a minimum of 2")
+        return Answer(self._state(DeflatedCovariances(known), known.x_mean, known.y_mean))
+
+    def _state(self, data: Deflated, x_mean: Array, y_mean: Array) -> PLSState:
+        patterns, outputs, rotations, inner = _components(data, self.dims, self.n_components)
+        with np.errstate(over="ignore", invalid="ignore"):
+            inner = inner * (data.y_scale / data.x_scale)
+            coef = rotations @ inner @ outputs.T
+        if not np.isfinite(coef).all():
+            raise InvalidInputError(
+                f"coefficients of y (up to {data.y_scale:.1g}) on X (up to {data.x_scale:.1g}) "
+                "overflow: give both in units of similar size"
+            )
+        return PLSState(tuple(patterns), outputs, rotations, inner, coef, x_mean, y_mean)
+
+    def resumed(self, frame: Frame, answer: Answer[PLSState]) -> Resumed:
+        raise InvalidInputError(
+            "CPPLS fitted to samples in one array keeps their scores and no covariances: start a "
+            "new one and give all batches to partial_fit, or to fit as one source"
+        )
+
+
+def _power_of_two(largest: float) -> float:
+    return float(np.ldexp(1.0, int(np.frexp(largest)[1])))
+
+
+def _scaled(centred: Array) -> tuple[Array, float]:
+    """Numbers near one, whose squares neither over- nor underflow, and the power of two to them."""
+    scale = _power_of_two(float(np.abs(centred).max()))
+    return centred / scale, scale
+
+
+def _leading(tensor: Array) -> list[Array]:
+    """Unit vectors of the best approximation of rank one; the first entry of any zero tensor."""
+    kept = tensor[..., 0] if tensor.shape[-1] == 1 else tensor
+    if not kept.any():
+        found = [np.eye(d)[0] for d in kept.shape]
+    elif kept.ndim == 1:
+        found = [kept / np.linalg.norm(kept)]
+    elif kept.ndim == 2:
+        left, _, right = np.linalg.svd(kept, full_matrices=False)
+        sign = 1.0 if left[np.abs(left[:, 0]).argmax(), 0] > 0 else -1.0
+        found = [sign * left[:, 0], sign * right[0]]
+    else:
+        best = decompose(kept, 1).tensor
+        factors = [np.asarray(f)[:, 0] for f in best.factors]
+        if float(best.weights[0]) < 0:
+            factors[0] = -factors[0]
+        found = [f / np.linalg.norm(f) for f in factors]
+    return found if tensor.shape[-1] > 1 else [*found, np.ones(1)]
