@@ -53,6 +53,16 @@ def test_few_entries_give_the_whole_tensor(shape, rank, n, seed):
     assert found.status is Status.CONVERGED
 
 
+# Draws in which every start from the leading directions misses the same component.
+@pytest.mark.parametrize(("ratio", "seed"), [(2.5, 1), (2.5, 17), (1.5, 1), (1.5, 3)])
+def test_a_component_that_no_start_finds_is_found_in_what_the_others_leave(ratio, seed):
+    shape, rank = (50, 50, 50), 3
+    truth, coordinates, values = sampled(shape, rank, int(ratio * 50**1.5 * rank), seed)
+    found = lt.complete((coordinates, values, shape), rank)
+    assert error_everywhere(found, truth) < 1e-6
+    assert found.status is Status.CONVERGED
+
+
 @pytest.mark.parametrize("noise", [0.01, 0.1])
 def test_the_held_out_error_is_the_error_where_nothing_was_observed(noise):
     truth, coordinates, values = sampled((40, 40, 40), 3, 6000, 0, noise)

@@ -20,6 +20,7 @@ from latensor.decomposition.auto.observed import (
     leading_directions,
     most_directions,
     observed_start,
+    replace_wild,
 )
 from latensor.decomposition.optimize.iteration import Monitor
 from latensor.decomposition.optimize.masked import Observed
@@ -133,7 +134,7 @@ def _candidates(
         if rest is None:
             yield from (Candidate(descend(observed, rows), np.nan, False) for rows in starts)
             continue
-        trial = descend(part, _best_start(part, rest, starts, free))
+        trial = descend(part, _best_start(part, rest, starts, free, constraints, rng))
         error = relative_error(rest, trial.factors)
         if _contradicts(part, trial, error, free):
             yield Candidate(trial, error, True)
@@ -153,16 +154,31 @@ def _contradicts(fitted: Observed, fit: Fit, error: float, free: int) -> bool:
 
 
 def _best_start(
-    part: Observed, rest: Observed, starts: Iterator[tuple[Array, ...]], free: int
+    part: Observed,
+    rest: Observed,
+    starts: Iterator[tuple[Array, ...]],
+    free: int,
+    constraints: Constraints,
+    rng: np.random.Generator,
 ) -> tuple[Array, ...]:
-    """The start that is off least at unseen entries; the first that is off as little as noise."""
+    """The start that is off least at unseen entries; the first that is off as little as noise.
+
+    In those that are off by more, components are replaced while the fit gets better.
+    """
     best, least = None, np.inf
     for rows in starts:
-        error = relative_error(rest, rows)
-        if best is None or error < least:
-            best, least = rows, error
-        if error <= max(_AS_EXPECTED * _expected(part, rows, free), _NEGLIGIBLE):
-            break
+        loss, left = part.explicit_loss(rows), len(rows[0])
+        while True:
+            error = relative_error(rest, rows)
+            if best is None or error < least:
+                best, least = rows, error
+            if error <= max(_AS_EXPECTED * _expected(part, rows, free), _NEGLIGIBLE):
+                return rows
+            if left < 2:
+                break
+            rows = replace_wild(part, rows, constraints, rng)
+            before, loss = loss, part.explicit_loss(rows)
+            left = left - 1 if loss < before else 0
     assert best is not None
     return best
 

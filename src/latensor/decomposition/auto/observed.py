@@ -69,6 +69,34 @@ def observed_start(
     return _annealed(observed, factors, constraints)
 
 
+def replace_wild(
+    observed: Observed,
+    factors: Sequence[Array],
+    constraints: Constraints,
+    rng: np.random.Generator,
+) -> tuple[Array, ...]:
+    """Factors with the wildest component drawn anew from what the others leave.
+
+    A start that is wrong mostly has all components but one, and that one follows what is left of a
+    few entries and is large elsewhere: its size over all entries is several times that over the
+    observed ones. Every start from the same subspaces ends there, while what the right components
+    leave shows the missing one.
+    """
+    sizes = []
+    for rows in zip(*factors, strict=True):
+        model = observed.model([row[None] for row in rows])
+        everywhere = prod(float(np.linalg.norm(row)) for row in rows)
+        sizes.append(everywhere / max(float(np.linalg.norm(model)), np.finfo(float).tiny))
+    kept = [np.delete(factor, int(np.argmax(sizes)), axis=0) for factor in factors]
+    rest = replace(observed, entries=observed.entries - observed.model(kept))
+    bases = [leading_directions(rest, mode, most_directions(1)) for mode in range(len(kept))]
+    drawn = _within_subspaces(rest, bases, 1, rng)
+    if constraints.nonnegative:
+        drawn = nonnegative_part(drawn, constraints.nonnegative)
+    joined = [np.vstack(pair) for pair in zip(kept, drawn, strict=True)]
+    return _annealed(observed, joined, constraints)
+
+
 def leading_directions(observed: Observed, mode: int, count: int) -> Array:
     """(d, count) eigenvectors of the estimated Gram of an unfolding, by decreasing eigenvalue."""
     shape = observed.shape
