@@ -138,8 +138,8 @@ class NoisyOrModel(Model[NoisyOrState]):
 
     def search(self, frame: Frame, search_: Search[NoisyOrState]) -> Start[NoisyOrState]:
         # Equal rows become one of their weight: starts do not depend on how data are repeated.
-        dense = search_.family.prepare(search_.sample)
-        few = RowSample(self.search_size).update(dense.rows, dense.weights)
+        sample = search_.family.prepare(search_.sample)
+        few = RowSample(self.search_size).update(sample.rows.toarray(), sample.weights)
         candidates = [] if search_.state is None else [search_.state]
         names = ["moments"] * len(candidates)
         missing = 0 if candidates else 1
