@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
 from latensor.datasets.networks import make_noisy_or
-from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
 from latensor.models.networks.noisy_or_family import (
     NoisyOrFamily,
     left_out,
@@ -286,13 +286,17 @@ def test_bad_input_is_refused_with_a_cure():
         lt.NoisyOrNetwork(2, binarize=-1.0).fit(scipy.sparse.csr_array(rows))
     with pytest.raises(InvalidInputError, match="exceeds the n_samples=5"):
         lt.NoisyOrNetwork(6).fit(rows[:5])
-    with pytest.raises(NotIdentifiableError, match="weakest cause"):
+    with pytest.raises(NotIdentifiableError, match=r"weakest cause.*spectrum is 1, 0"):
         lt.NoisyOrNetwork(9, refine=0, random_state=0).fit(rows)
     with pytest.raises(NotIdentifiableError, match="features that vary"):
         lt.NoisyOrNetwork(3, refine=0).fit(rows[:, :2])
     # By likelihood it can still be fitted, and the certificate says what it rests on.
     few = lt.NoisyOrNetwork(2, random_state=0, max_iter=2000).fit(rows[:, :2])
     assert "too few features vary for moments" in str(few.certificate_)
+    many = lt.NoisyOrNetwork(9, n_init=0, max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        many.fit(rows)
+    assert "(spectrum 1, 0." in str(many.certificate_)
 
 
 @pytest.mark.parametrize("d, frequency", [(8, 0.1), (30, 0.03), (60, 0.1)])
