@@ -101,6 +101,14 @@ def listed(indices: Sequence[int], limit: int = 8) -> str:
     return ", ".join(str(i) for i in indices[:limit]) + (", ..." if len(indices) > limit else "")
 
 
+def shown_spectrum(values: Sequence[float], limit: int = 6) -> str:
+    """Decreasing values in a sentence; of many the first ones and the last."""
+    shown = [f"{value:.2g}" for value in values]
+    if len(shown) > limit:
+        shown[limit - 1 : -1] = ["..."]
+    return ", ".join(shown)
+
+
 def plain(value: Any) -> Any:
     """A value in types that JSON knows; infinity as text, what is not a number as None."""
     if isinstance(value, KruskalRank):

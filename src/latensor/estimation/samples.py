@@ -58,7 +58,8 @@ def read_samples(
         else:
             array = validate_data(estimator, samples, reset=reset, **settings)
     except ValueError as error:
-        raise InvalidInputError(str(error)) from error
+        told = str(error)
+        raise InvalidInputError(f"{name}: {told}" if target else told) from error
     _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
     return array
 

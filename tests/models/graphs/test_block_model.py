@@ -236,6 +236,16 @@ def test_bad_input(given, settings, wrong, message):
         model(**settings).fit(given)
 
 
+def test_communities_that_moments_do_not_show():
+    # A complete graph has none: the fit goes on from eigenvectors, and says what was seen.
+    complete = np.ones((600, 600)) - np.eye(600)
+    with pytest.raises(NotIdentifiableError, match=r"spectrum 1, .* of the largest"):
+        model(k=2, start="tensor").fit(complete)
+    found = " ".join(str(model(k=2, max_iter=2).fit(complete).certificate_).split())
+    assert "do not show that many communities (spectrum 1, " in found
+    assert "Too few nodes" not in found
+
+
 def test_a_network_is_one_sample():
     found = model().fit(PLANTED.adjacency)
     for call in (

@@ -10,7 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
 from latensor.datasets.networks import make_noisy_or
-from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
 from latensor.models.networks.noisy_or_family import (
     NoisyOrFamily,
     left_out,
@@ -20,6 +20,9 @@ from latensor.models.networks.noisy_or_family import (
 from latensor.models.networks.noisy_or_read_off import NoisyOrState
 from latensor.moments.batch import Batch
 from latensor.moments.binary import TripleCounts
+from latensor.moments.sums import plus, times
+from latensor.refinement.em import em
+from latensor.refinement.family import Statistics
 from noisy_or_population import all_rows, matched, random_network, read_population
 
 PLANTED = make_noisy_or(3000, 20, 3, prior=0.1, random_state=0)
@@ -80,26 +83,50 @@ def test_the_likelihood_is_that_of_the_definition():
     state = random_network(3, 6, 3, 0.2)
     rows, chances = all_rows(state)
     family = NoisyOrFamily()
-    proba, logs = family.answers(state, batch(rows))
+    proba, logs = family.answers(state, family.prepare(batch(rows)))
     assert np.abs(np.exp(logs) - chances).max() < 1e-14
     assert np.abs(chances @ proba - state.prior).max() < 1e-12
     # The sums of all rows reproduce the parameters: the state is a fixed point of EM.
-    sums = family.expect(state, batch(rows, chances))
+    sums = family.expect(state, family.prepare(batch(rows, chances)))
     again = family.maximize(sums, state)
     assert np.abs(family.pack(again) - family.pack(state)).max() < 1e-7
     vector = family.pack(state)
     assert np.abs(family.pack(family.unpack(vector, state)) - vector).max() < 1e-7
 
 
-def test_maximization_maximizes_the_complete_likelihood():
+def test_sums_have_the_gradient_of_the_likelihood():
     state = random_network(5, 10, 3, 0.1)
     family, rng = NoisyOrFamily(), np.random.default_rng(0)
-    sums = family.expect(state, batch((rng.random((200, 10)) < 0.3).astype(float)))
-    best = family.maximize(sums, state)
-    top = family.complete(sums, best)
+    rows = family.prepare(batch((rng.random((200, 10)) < 0.3).astype(float)))
+    sums = family.expect(state, rows)
     for _ in range(10):
-        moved = family.unpack(family.pack(best) + 0.05 * rng.standard_normal(43), best)
-        assert family.complete(sums, moved) <= top + 1e-9
+        shift = 1e-5 * rng.standard_normal(43)
+        ends = [family.unpack(family.pack(state) + sign * shift, state) for sign in (1, -1)]
+        slopes = [family.complete(sums, end) for end in ends]
+        values = [family.expect(end, rows)["log_likelihood"] for end in ends]
+        assert slopes[0] - slopes[1] == pytest.approx(values[0] - values[1], rel=1e-4)
+    # A step of EM raises the likelihood.
+    after = family.maximize(sums, state)
+    assert family.expect(after, rows)["log_likelihood"] > sums["log_likelihood"]
+
+
+def test_a_sample_stands_for_all_rows():
+    # Effects near 0 had made a sample promise what all rows do not keep.
+    planted = make_noisy_or(6000, 40, 4, prior=0.08, random_state=0)
+    family = NoisyOrFamily()
+    start = NoisyOrState(planted.prior, np.clip(planted.components, 1e-3, 0.9), planted.leak)
+    folds = {}
+    for name, rows in (("all", planted.samples), ("sample", planted.samples[:1500])):
+        units = family.prepare(batch(rows))
+        folds[name] = lambda begun, units=units: begun.update(units)
+    state = em(folds["sample"], family, start, max_iter=100, prepared=True).state
+    before, here = (fold(Statistics(family, state, True)) for fold in folds.values())
+    offset = plus(before.seen(), times(here.seen(), -4.0))
+    steps = {"max_iter": 100, "tol": 1e-6, "prepared": True, "offset": offset, "factor": 4.0}
+    promised = em(folds["sample"], family, state, **steps)
+    kept = folds["all"](Statistics(family, promised.state, True)).value - before.value
+    assert kept > 0.01
+    assert promised.gain == pytest.approx(kept, rel=0.2)
 
 
 def test_states_with_few_active_causes():
@@ -259,13 +286,17 @@ def test_bad_input_is_refused_with_a_cure():
         lt.NoisyOrNetwork(2, binarize=-1.0).fit(scipy.sparse.csr_array(rows))
     with pytest.raises(InvalidInputError, match="exceeds the n_samples=5"):
         lt.NoisyOrNetwork(6).fit(rows[:5])
-    with pytest.raises(NotIdentifiableError, match="weakest cause"):
+    with pytest.raises(NotIdentifiableError, match=r"weakest cause.*spectrum is 1, 0"):
         lt.NoisyOrNetwork(9, refine=0, random_state=0).fit(rows)
     with pytest.raises(NotIdentifiableError, match="features that vary"):
         lt.NoisyOrNetwork(3, refine=0).fit(rows[:, :2])
     # By likelihood it can still be fitted, and the certificate says what it rests on.
     few = lt.NoisyOrNetwork(2, random_state=0, max_iter=2000).fit(rows[:, :2])
     assert "too few features vary for moments" in str(few.certificate_)
+    many = lt.NoisyOrNetwork(9, n_init=0, max_iter=3, random_state=0)
+    with pytest.warns(ConvergenceWarning):
+        many.fit(rows)
+    assert "(spectrum 1, 0." in str(many.certificate_)
 
 
 @pytest.mark.parametrize("d, frequency", [(8, 0.1), (30, 0.03), (60, 0.1)])

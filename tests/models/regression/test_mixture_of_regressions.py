@@ -279,3 +279,13 @@ def test_bad_input_is_refused_with_a_cure():
         lt.MixtureOfRegressions(6, refine=0).fit(X, y)
     with pytest.raises(NotIdentifiableError, match="link='log'"):
         lt.MixtureOfRegressions(2, link="log", refine=0).fit(X, np.abs(np.round(y)))
+    with pytest.raises(InvalidInputError, match="y: could not convert"):
+        lt.MixtureOfRegressions(2).fit(X[:4], np.array(["a", "b", "c", "d"]))
+
+
+def test_components_that_moments_do_not_show_are_told():
+    X, y = PLANTED.X, PLANTED.y
+    found = lt.MixtureOfRegressions(5, random_state=0).fit(X, y).certificate_
+    assert found.n_seen < 5
+    assert f"shows {found.n_seen} of 5 directions (spectrum 1, " in str(found)
+    assert lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_.n_seen == 2

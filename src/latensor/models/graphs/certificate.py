@@ -5,7 +5,15 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    present,
+    shown_spectrum,
+)
 from latensor.value_files import storable
 
 # The gain of log-likelihood over a network without communities, in units of n log k: 24 networks
@@ -27,6 +35,8 @@ class CommunityCertificate(Findings):
     isolated : int, nodes without edges
     pieces : int, connected components with edges
     condition : float, of the star moments; NaN where they were not used
+    spectrum : singular values of the weakest of them, as fractions of the largest
+    unseen : str, why the star moments do not show so many communities; empty where they do
     gain : float, of log-likelihood over a network without communities, over n log k
     mixed : float, the fraction of nodes whose largest membership is below 0.8
     converged : bool
@@ -43,6 +53,8 @@ class CommunityCertificate(Findings):
     gain: float
     mixed: float
     converged: bool
+    spectrum: tuple[float, ...] = ()
+    unseen: str = ""
 
     @property
     def headline(self) -> str:
@@ -74,13 +86,20 @@ def _size(found: CommunityCertificate) -> Statement:
 
 
 def _conditioning(found: CommunityCertificate) -> Statement | None:
+    if found.unseen:
+        return Statement("Moments", CAUTION, found.unseen + ".")
     if math.isnan(found.condition):
         return None
     text = f"second moments of stars have a condition number of {found.condition:.3g}."
     limit = max(found.n_nodes, 1) ** 0.5
     if found.condition < limit:
         return Statement("Moments", GOOD, text)
-    return Statement("Moments", CAUTION, text + " Some communities are hard to tell apart.")
+    return Statement(
+        "Moments",
+        CAUTION,
+        text + f" Some communities are hard to tell apart (spectrum "
+        f"{shown_spectrum(found.spectrum)} of the largest).",
+    )
 
 
 def _likelihood(found: CommunityCertificate) -> Statement | None:

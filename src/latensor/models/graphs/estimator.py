@@ -325,7 +325,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         }
 
     def _certificate(self, answer: Answer[Any], state: GraphState) -> CommunityCertificate:
-        degrees = answer.evidence["degrees"]
+        degrees, spectrum = answer.evidence["degrees"], answer.evidence["spectrum"]
         n, k = state.membership.shape
         # A network without communities has W_i proportional to the degree; pairs count twice.
         edges = degrees.sum() / (2 if self.directed_ else 1)
@@ -335,16 +335,18 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         gain /= (1 if self.directed_ else 2) * n * np.log(max(k, 2))
         return CommunityCertificate(
             method=answer.start,
-            is_small="tensor" not in answer.evidence["starts"],
+            is_small=answer.evidence["is_small"],
             n_nodes=n,
             n_components=k,
             mean_degree=float(degrees.mean()),
             isolated=int((degrees <= 0).sum()),
             pieces=self._pieces,
-            condition=float(answer.evidence["condition"]),
+            condition=1 / spectrum[-1] if spectrum else float("nan"),
             gain=float(gain),
             mixed=float((state.membership.max(axis=1) < 0.8).mean()),
             converged=bool(answer.converged),
+            spectrum=spectrum,
+            unseen=answer.evidence["unseen"],
         )
 
     def _warn(self, answer: Answer[Any]) -> None:

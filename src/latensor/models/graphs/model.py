@@ -143,15 +143,18 @@ class BlockModel(Model[GraphState]):
         degrees = frame["degrees"]
         linked = degrees > 0
         starts: dict[str, Array] = {}
-        evidence: dict[str, Any] = {"degrees": degrees, "condition": float("nan")}
+        evidence: dict[str, Any] = {"degrees": degrees, "spectrum": ()}
+        evidence["is_small"] = not self.takes_stars(frame)
+        evidence["unseen"] = ""
         if self.takes_stars(frame):
             try:
                 reading, membership = self._stars(run)
                 starts["tensor"] = membership
-                evidence["condition"] = reading.condition
-            except NotIdentifiableError:
+                evidence["spectrum"] = reading.spectrum
+            except NotIdentifiableError as error:
                 if self.start == "tensor":
                     raise
+                evidence["unseen"] = str(error)
         if self.start != "tensor" and (self.refine != 0 or not starts):
             starts |= self._spectral(run, degrees, "tensor" in starts)
         evidence["starts"] = tuple(starts)

@@ -14,6 +14,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition import JointDiagonalization
+from latensor.diagnostics.findings import shown_spectrum
 from latensor.exceptions import NotIdentifiableError
 from latensor.whitening import whiten
 
@@ -26,12 +27,13 @@ class StarReading:
     ----------
     weights : (k,) of the communities, summing to one
     columns : three (k, k) arrays F_m
-    condition : float, of the weakest of the three second moments
+    spectrum : singular values of the weakest of the three second moments, as fractions of the
+        largest
     """
 
     weights: Any
     columns: tuple[Any, ...]
-    condition: float
+    spectrum: tuple[float, ...]
 
 
 def corrected_moments(
@@ -64,11 +66,13 @@ def read_star(
     """Weights and columns of the communities."""
     k = first.shape[1]
     (ab, ac, bc), core = corrected_moments(first, second, third, alpha0)
-    condition = max(float(np.linalg.cond(m)) for m in (ab, ac, bc))
-    if not condition < 1e12:
+    sizes = [np.linalg.svd(m, compute_uv=False) for m in (ab, ac, bc)]
+    weakest = min((each / max(each[0], 1e-300) for each in sizes), key=lambda each: each[-1])
+    spectrum = tuple(float(value) for value in weakest)
+    if not spectrum[-1] > 1e-12:
         raise NotIdentifiableError(
             f"n_components={k}: edges to three parts of the graph do not show that many "
-            f"communities (condition number {condition:.2g}): lower n_components"
+            f"communities (spectrum {shown_spectrum(spectrum)} of the largest): lower n_components"
         )
     # Views 1 and 2 in the coordinates of view 3.
     one = np.linalg.solve(ab.T, bc).T
@@ -85,4 +89,4 @@ def read_star(
     weights = weights / weights.sum()
     last = whitening.lift @ (vectors[0] * values)
     inverse = np.linalg.inv(last).T / weights
-    return StarReading(weights, (ac @ inverse, bc @ inverse, last), condition)
+    return StarReading(weights, (ac @ inverse, bc @ inverse, last), spectrum)

@@ -1,11 +1,16 @@
-"""Numba kernels of noisy-or networks: interactions of three features, exactly."""
+"""Numba kernels of noisy-or networks: interactions of three features, posteriors of states."""
 
 from __future__ import annotations
 
-from math import log
+from math import exp, log
 from typing import Any
 
+import numpy as np
+
 from latensor.arrays._kernels import compiled
+
+# Posteriors below the rounding of the largest one, log 2^-52, are not counted.
+_NEGLIGIBLE = -52 * log(2.0)
 
 
 @compiled()
@@ -31,3 +36,54 @@ def third_interactions(ratios: Any, variances: Any, skews: Any, out: Any) -> Non
                     ratio *= (1 + xy + xz + yz - cube) / ((1 + xy) * (1 + xz) * (1 + yz))
                 out[place] = -log(ratio) - leading
                 place += 1
+
+
+@compiled(fastmath={"contract", "nnan", "nsz"})
+def count_states(
+    starts: Any, features: Any, weights: Any, odds: Any, base: Any, counts: Any, lit: Any
+) -> float:
+    """Posteriors of hidden states, summed over rows: all of them, and those with a feature on.
+
+    log P(h, x) = base_h + sum of odds_ih over the features i that are on. Few states have a
+    posterior above rounding: only these are exponentiated and counted.
+
+    Parameters
+    ----------
+    starts, features : (n + 1,) and (nnz,), the features of row r are starts[r] : starts[r + 1]
+    weights : (n,)
+    odds : (d, s)
+    base : (s,)
+    counts : (s,), to which the posteriors are added
+    lit : (s, d), to which the posteriors of rows with a feature on are added
+
+    Returns
+    -------
+    the log-likelihood of all rows
+    """
+    n_states = len(base)
+    logs = base.copy()
+    kept, values = np.empty(n_states, dtype=np.int64), np.empty(n_states)
+    total = 0.0
+    for row in range(len(weights)):
+        first, last = starts[row], starts[row + 1]
+        logs[:] = base
+        for place in range(first, last):
+            given = odds[features[place]]
+            for state in range(n_states):
+                logs[state] += given[state]
+        largest = logs[0]
+        for state in range(1, n_states):
+            largest = max(largest, logs[state])
+        n_kept, summed = 0, 0.0
+        for state in range(n_states):
+            if logs[state] - largest > _NEGLIGIBLE:
+                kept[n_kept], values[n_kept] = state, exp(logs[state] - largest)
+                summed += values[n_kept]
+                n_kept += 1
+        total += weights[row] * (largest + log(summed))
+        for chosen in range(n_kept):
+            state, share = kept[chosen], weights[row] * values[chosen] / summed
+            counts[state] += share
+            for place in range(first, last):
+                lit[state, features[place]] += share
+    return total

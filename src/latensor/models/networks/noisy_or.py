@@ -218,6 +218,7 @@ class NoisyOrNetwork(
             off_diagonal=unknown if found is None else found.off_diagonal,
             condition=unknown if found is None else found.condition,
             gap=unknown if found is None else found.gap,
+            spectrum=() if found is None else found.spectrum,
             largest_prior=float(state.prior.max()),
             ones=answer.evidence["ones"],
             left_out=left_out(state.prior),

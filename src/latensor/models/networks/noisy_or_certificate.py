@@ -6,7 +6,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    listed,
+    present,
+    shown_spectrum,
+)
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
 from latensor.value_files import storable
 
@@ -36,6 +45,7 @@ class NoisyOrCertificate(Findings):
     similarity : float, the largest cosine between two causes
     weakest : float, the largest probability of the cause that does least
     constant_features : columns that do not vary
+    spectrum : eigenvalues of the completed matrix of pairs, decreasing, as fractions of the largest
     """
 
     n_components: int
@@ -50,6 +60,7 @@ class NoisyOrCertificate(Findings):
     similarity: float
     weakest: float
     constant_features: tuple[int, ...] = ()
+    spectrum: tuple[float, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -87,7 +98,9 @@ class NoisyOrCertificate(Findings):
         return Statement(
             "Pairs of features",
             level,
-            text + " Pairs do not show so many causes: lower n_components or give more samples.",
+            text + " Pairs do not show so many causes (spectrum "
+            f"{shown_spectrum(self.spectrum)} of the largest): lower n_components or give more "
+            "samples.",
         )
 
     def _triples(self) -> Statement | None:

@@ -72,14 +72,24 @@ class NoisyOrFamily(Family[NoisyOrState]):
     """P(x_i = 0 | h) = (1 - leak_i) prod_j (1 - F_ij)^h_j with independent hidden causes h_j.
 
     Which of the active causes has turned a feature on is hidden too, so that the maximization is a
-    ratio of counts: how often cause j has done so, over how often it was active.
+    ratio of counts: how often cause j has done so, over how often it was active. The statistic is
+    the first of them over F ("lit": P(j active | x) / P(i on | active causes), summed over rows
+    with i on): the log-likelihood has the gradient (lit - active) / (1 - F).
     """
 
     plain_steps: ClassVar[int] = 3
 
     def prepare(self, batch: Batch) -> Batch:
-        rows = batch.rows.toarray() if scipy.sparse.issparse(batch.rows) else batch.rows
-        return Batch((np.asarray(rows, dtype=np.float64),), batch.weights, batch.keys)
+        rows = batch.rows
+        if not scipy.sparse.issparse(rows):
+            # Much faster than SciPy's way, which looks for nonzero entries along both axes.
+            on = np.asarray(rows) != 0
+            features = np.flatnonzero(on.ravel()) % on.shape[1]
+            starts = np.concatenate([[0], np.cumsum(on.sum(axis=1))])
+            rows = scipy.sparse.csr_array((np.ones(len(features)), features, starts), on.shape)
+        rows = scipy.sparse.csr_array(rows, dtype=np.float64)
+        rows.sort_indices()
+        return Batch((rows,), batch.weights, batch.keys)
 
     def tables(self, state: NoisyOrState) -> tuple[Array, Array, Array, Array]:
         """States h (s, k), P(on | h) (s, d), their log odds (d, s) and log P(h, all off) (s,)."""
@@ -93,43 +103,42 @@ class NoisyOrFamily(Family[NoisyOrState]):
         return states, on, odds, base + log_off.sum(axis=1)
 
     def expect(self, state: NoisyOrState, prepared: Batch) -> dict[str, Any]:
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
+        from latensor.models.networks._kernels import count_states
 
         states, on, odds, base = self.tables(state)
-        fractions = prepared.rows @ odds
-        fractions += base
-        total = float(normalize_rows(fractions, prepared.weights))
-        lit = (fractions.T @ prepared.rows) / on
-        counts = fractions.sum(axis=0)
+        rows, counts, lit = prepared.rows, np.zeros(len(base)), np.zeros_like(on)
+        total = count_states(rows.indptr, rows.indices, prepared.weights, odds, base, counts, lit)
+        lit /= on
         return {
             "active": states.T @ counts,
-            "fired": state.components * (states.T @ lit),
-            "leaked": state.leak * lit.sum(axis=0),
-            "log_likelihood": total,
+            "lit": states.T @ lit,
+            "leaked": lit.sum(axis=0),
+            "log_likelihood": float(total),
             "weight": prepared.weight,
         }
 
     def maximize(self, sums: dict[str, Any], state: NoisyOrState) -> NoisyOrState:
         weight = sums["weight"]
         active = np.maximum(sums["active"], 1e-300)
+        fired = state.components * sums["lit"]
         components = np.where(
-            (active > 1e-12 * weight)[:, None], sums["fired"] / active[:, None], state.components
+            (active > 1e-12 * weight)[:, None], fired / active[:, None], state.components
         )
         return NoisyOrState(
             np.clip(active / weight, 1 - CERTAIN, CERTAIN),
             np.clip(components, 0.0, CERTAIN),
-            np.clip(sums["leaked"] / weight, 1 - CERTAIN, CERTAIN),
+            np.clip(state.leak * sums["leaked"] / weight, 1 - CERTAIN, CERTAIN),
         )
 
     def complete(self, sums: dict[str, Any], state: NoisyOrState) -> float:
-        def bernoulli(hits: Any, trials: Any, p: Array) -> float:
-            inside = np.clip(p, 1 - CERTAIN, CERTAIN)
-            return float((hits * np.log(inside) + (trials - hits) * np.log1p(-inside)).sum())
-
-        return (
-            bernoulli(sums["active"], sums["weight"], state.prior)
-            + bernoulli(sums["fired"], sums["active"][:, None], state.components)
-            + bernoulli(sums["leaked"], sums["weight"], state.leak)
+        # Linear in log(1 - F), with the gradient of the log-likelihood where sums were taken: the
+        # expected counts of causes that fire, times log F, are wrong by far once an F is near 0.
+        active, weight = sums["active"], sums["weight"]
+        return float(
+            active @ np.log(state.prior)
+            + (weight - active) @ np.log1p(-state.prior)
+            + ((active[:, None] - sums["lit"]) * np.log1p(-state.components)).sum()
+            + (weight - sums["leaked"]) @ np.log1p(-state.leak)
         )
 
     def pack(self, state: NoisyOrState) -> Array:

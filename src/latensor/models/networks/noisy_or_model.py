@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.diagnostics.findings import shown_spectrum
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
 from latensor.estimation.base import component_order
 from latensor.estimation.model import Answer, Frame, Model, Search, Start
@@ -125,9 +126,9 @@ class NoisyOrModel(Model[NoisyOrState]):
         if found.gap < NOISE_EDGE:
             raise NotIdentifiableError(
                 f"n_components={count}: the weakest cause is {found.gap:.2g} times as strong as "
-                f"noise (eigenvalue {count} of the pointwise mutual information, condition number "
-                f"{found.condition:.3g}): lower n_components, give more samples, or leave refine "
-                "at 'auto' to fit by likelihood"
+                f"noise (eigenvalue {count} of the pointwise mutual information, whose spectrum is "
+                f"{shown_spectrum(found.spectrum)} of the largest): lower n_components, give more "
+                "samples, or leave refine at 'auto' to fit by likelihood"
             )
 
     def family(self, frame: Frame) -> NoisyOrFamily:
@@ -138,8 +139,8 @@ class NoisyOrModel(Model[NoisyOrState]):
 
     def search(self, frame: Frame, search_: Search[NoisyOrState]) -> Start[NoisyOrState]:
         # Equal rows become one of their weight: starts do not depend on how data are repeated.
-        dense = search_.family.prepare(search_.sample)
-        few = RowSample(self.search_size).update(dense.rows, dense.weights)
+        sample = search_.family.prepare(search_.sample)
+        few = RowSample(self.search_size).update(sample.rows.toarray(), sample.weights)
         candidates = [] if search_.state is None else [search_.state]
         names = ["moments"] * len(candidates)
         missing = 0 if candidates else 1

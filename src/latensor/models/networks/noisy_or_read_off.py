@@ -220,12 +220,14 @@ class NoisyOrReadOff:
     off_diagonal : float, the fraction of the whitened third moment that causes do not explain
     condition : float, of the whitening
     gap : float, the smallest eigenvalue kept, over what noise gives
+    spectrum : (k,) eigenvalues of the completed matrix of pairs, as fractions of the largest
     """
 
     state: NoisyOrState
     off_diagonal: float
     condition: float
     gap: float
+    spectrum: tuple[float, ...]
 
 
 def read_off(
@@ -302,7 +304,8 @@ def read_off(
     fewer = complete(known.pairs, count - 1, np.zeros(d), _COMPLETIONS, tolerance)
     weakest = left_over(known.pairs, *fewer[:2])
     gap = weakest / known.edge if known.edge > 0 else np.inf
-    return NoisyOrReadOff(state, off_diagonal, float(values[0]) / smallest, gap)
+    spectrum = tuple(float(value) for value in values / max(float(values[0]), 1e-300))
+    return NoisyOrReadOff(state, off_diagonal, float(values[0]) / smallest, gap, spectrum)
 
 
 _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))

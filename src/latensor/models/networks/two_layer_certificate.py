@@ -10,7 +10,15 @@ from latensor.diagnostics.design import (
     samples_statement,
     starts_statement,
 )
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    present,
+    shown_spectrum,
+)
 from latensor.models.networks.two_layer_read_off import DEVIATIONS
 from latensor.value_files import storable
 
@@ -128,12 +136,12 @@ class NetworkCertificate(Findings):
     def _spectrum(self) -> Statement | None:
         if self.n_components > self.rank or self.n_seen >= self.n_components:
             return None
-        shown = ", ".join(f"{value:.2g}" for value in self.spectrum[: self.n_components + 1])
         return Statement(
             "Directions",
             CAUTION,
-            f"the moments show {self.n_seen} of {self.n_components} directions (spectrum {shown}, "
-            ".. of the largest): give more samples, or lower n_components.",
+            f"the moments show {self.n_seen} of {self.n_components} directions (spectrum "
+            f"{shown_spectrum(self.spectrum)} of the largest): give more samples, or lower "
+            "n_components.",
         )
 
     def _starts(self) -> Statement | None:

@@ -265,6 +265,8 @@ class MixtureOfRegressions(LatentEstimator):
             n_agreed=answer.evidence.get("n_agreed", 1),
             n_samples=count,
             constant_features=frame["constant"],
+            n_seen=answer.evidence.get("n_seen"),
+            spectrum=answer.evidence.get("spectrum", ()),
         )
 
     def _family(self) -> tuple[RegressionMixtureFamily, RegressionMixtureState]:

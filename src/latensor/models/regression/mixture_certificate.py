@@ -9,7 +9,15 @@ from latensor.diagnostics.design import (
     samples_statement,
     starts_statement,
 )
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    present,
+    shown_spectrum,
+)
 from latensor.value_files import storable
 
 # Distance of the two closest components in standard deviations of the noise.
@@ -36,6 +44,9 @@ class RegressionMixtureCertificate(Findings):
     n_starts, n_agreed : int, starts of EM and how many of them led to the optimum that was kept
     n_samples : float
     constant_features : columns that do not vary
+    n_seen : int, how many directions of coefficients the second moment shows above its noise; None
+        where moments determine nothing
+    spectrum : its eigenvalues, decreasing, as fractions of the largest
     """
 
     n_components: int
@@ -49,6 +60,8 @@ class RegressionMixtureCertificate(Findings):
     n_agreed: int
     n_samples: float
     constant_features: tuple[int, ...] = ()
+    n_seen: int | None = None
+    spectrum: tuple[float, ...] = ()
 
     @property
     def headline(self) -> str:
@@ -69,6 +82,7 @@ class RegressionMixtureCertificate(Findings):
             ),
             self._separation(),
             starts_statement(self.n_agreed, self.n_starts) if self.n_starts > 1 else None,
+            self._directions(),
             self._logistic(),
             collinear_statement(self.rank, self.n_features, self.constant_features, "coefficients"),
         )  # fmt: skip
@@ -83,6 +97,17 @@ class RegressionMixtureCertificate(Findings):
             return Statement("Separation", GOOD, text)
         level = CAUTION if self.separation >= _CLOSE else BAD
         return Statement("Separation", level, text + " They may be one: lower n_components.")
+
+    def _directions(self) -> Statement | None:
+        if self.n_seen is None or self.n_seen >= self.n_components:
+            return None
+        text = (
+            f"the second moment shows {self.n_seen} of {self.n_components} directions (spectrum "
+            f"{shown_spectrum(self.spectrum)} of the largest)"
+        )
+        if self.n_agreed > 1:
+            return Statement("Moments", GOOD, text + ": the components rest on the likelihood.")
+        return Statement("Moments", CAUTION, text + ": give more samples, or lower n_components.")
 
     def _logistic(self) -> Statement | None:
         if self.link != "logit" or self.n_components == 1 or self.n_samples >= _LOGISTIC:

@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition import JointDiagonalization
+from latensor.diagnostics.findings import shown_spectrum
 from latensor.engines import LocalEngine
 from latensor.estimation.base import component_order
 from latensor.estimation.directions import varying_directions
@@ -121,6 +122,11 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         values, vectors = values[::-1][:count], vectors[:, ::-1][:, :count]
         noise = float(np.sqrt(frame["rank"] / evidence["n_samples"]))
         evidence["gap"] = float(values[-1]) / noise
+        whole = np.linalg.eigvalsh(squares["second"])[::-1] / 2
+        # Entries of y^2 (xx' - I) / 2 of a standardized normal y have the variance 3 / 4 n: their
+        # eigenvalues reach 3^1/2 (r / n)^1/2.
+        evidence["n_seen"] = int((whole[:count] > np.sqrt(3) * noise).sum())
+        evidence["spectrum"] = tuple(float(v) for v in whole[:count] / max(whole[0], 1e-300))
         if values[-1] <= 1e-12 * abs(values[0]):
             return Answer(None, evidence, doubtful=True)
         root = vectors * np.sqrt(values)
@@ -148,10 +154,12 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
 
     def check_moments(self, frame: Frame, answer: Answer[RegressionMixtureState]) -> None:
         if answer.state is None:
+            spectrum = answer.evidence.get("spectrum")
+            seen = f" (spectrum {shown_spectrum(spectrum)} of the largest)" if spectrum else ""
             raise NotIdentifiableError(
                 f"n_components={frame['count']} regressions on {frame['rank']} independent "
-                f"features with link={self.link!r} are not determined by three moments (gap "
-                f"{answer.evidence['gap']:.2g}): leave refine at 'auto'"
+                f"features with link={self.link!r} are not determined by three moments{seen}: "
+                "leave refine at 'auto'"
             )
 
     def family(self, frame: Frame) -> RegressionMixtureFamily:
