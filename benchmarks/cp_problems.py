@@ -102,6 +102,19 @@ def _image(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path))[..., :3]
 
 
+def _structureless(shape: tuple[int, ...], count: int) -> Callable[[int], Any]:
+    """A maker of sparse tensors whose entries are random, at random places."""
+
+    def make(seed: int) -> Any:
+        from latensor.tensors import SparseTensor
+
+        rng = np.random.default_rng([seed, *shape, count])
+        coordinates = rng.integers(0, shape, size=(count, len(shape)))
+        return SparseTensor(coordinates, rng.random(count), shape)
+
+    return make
+
+
 PROBLEMS = [
     Problem("100^3 k5 c.5 n1%", "dense", 5, planted((100,) * 3, 5, 0.5, 0.01)),
     Problem("100^3 k10 c.9 n1%", "dense", 10, planted((100,) * 3, 10, 0.9, 0.01)),
@@ -153,4 +166,5 @@ PROBLEMS = [
         10,
         measured(_sparse, "tensor_nycflights/day_hour_carrier_origin_dest.tns.gz"),
     ),
+    Problem("million random (sparse)", "sparse", 16, _structureless((2000, 1500, 1000), 10**6)),
 ]

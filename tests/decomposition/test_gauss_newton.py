@@ -111,3 +111,21 @@ def test_system_agrees_with_the_jacobian(kind, ridge):
 def test_what_it_cannot_do_is_refused(tensor, options, message):
     with pytest.raises(InvalidInputError, match=message):
         decompose(tensor, 1, algorithm=GaussNewton(), **options)
+
+
+@pytest.mark.parametrize("fixed", [(), (1,)])
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_solves_within_the_spans_of_the_factors_equal_those_of_the_whole(dtype, fixed):
+    tensor, _ = planted(5, (7, 3, 6), 4, noise=0.2, dtype=dtype)
+    free = FreeFactors(DenseProblem(np.ascontiguousarray(tensor)), 0.1, fixed)
+    rng = np.random.default_rng(1)
+    start = [rng.standard_normal((2, d)).astype(dtype) for d in tensor.shape]
+    system = free.evaluate(free.stack(start))[2]()
+    steps = LevenbergMarquardt(free)
+    damping = 1e-2 * system.scale
+    x, promised = steps._solve(system, damping)
+    assert system.inside.system.gradient.size < system.gradient.size
+    rest = system.multiply(x) + damping * x + system.gradient
+    assert np.linalg.norm(rest) < 1e-10 * np.linalg.norm(system.gradient)
+    slope = np.vdot(x, system.gradient).real
+    assert promised == pytest.approx(damping * np.vdot(x, x).real - slope, rel=1e-10)

@@ -28,7 +28,7 @@ from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdenti
 from .planted import compose, planted, relative_error
 
 
-def gain_of_further_steps(tensor, result, mask=None, ridge=0.0, nonnegative=()):
+def gain_of_further_steps(tensor, result, mask=None, ridge=0.0, nonnegative=(), **settings):
     """The fraction of the loss that Gauss-Newton steps, or ten times as many sweeps, take off."""
     data = as_tensor(tensor)
     problem = as_problem(data) if mask is None else observe(data, mask)
@@ -43,7 +43,7 @@ def gain_of_further_steps(tensor, result, mask=None, ridge=0.0, nonnegative=()):
             point = sweeps.extrapolated(point)
         return (before - point.loss) / before
     model = FreeFactors(problem, ridge)
-    walk = LevenbergMarquardt(model)
+    walk = LevenbergMarquardt(model, **settings)
     point = walk.start(model.stack(rows))
     before = point.loss
     for _ in range(CONVERGED_STEPS):
@@ -62,15 +62,17 @@ def test_converged_means_that_further_steps_gain_less_than_tol(algorithm, d, ran
 
 
 # Noise whose fits have components that grow and cancel: gains lie where damping hides them, and
-# 50 steps from what an ordinary test calls the end gain 1e-5 and more.
+# 50 steps from what an ordinary test calls the end gain up to 2e-5.
 @pytest.mark.parametrize("seed", [2006, 2038, 2044, 2084])
-def test_converged_is_not_said_where_components_grow_and_cancel(seed):
+def test_converged_is_true_where_components_grow_and_cancel(seed):
     rng = np.random.default_rng(seed)
     shape, rank = tuple(int(d) for d in rng.integers(5, 11, 3)), int(rng.integers(2, 9))
     tensor = rng.standard_normal(shape)
     result = decompose(tensor, rank, tol=1e-7)
-    largest = np.abs(result.weights).max() / np.linalg.norm(tensor)
-    assert (result.status is Status.CONVERGED) == (largest < 1.0)
+    gains = [
+        gain_of_further_steps(tensor, result, first=damping) for damping in (1e-3, 1e-6, 1e-12)
+    ]
+    assert result.status is not Status.CONVERGED or max(gains) < CONVERGED_STEPS * 1e-7
     assert "no best fit exists" in str(Status.MAX_ITER)
 
 

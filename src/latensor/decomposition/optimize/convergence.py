@@ -74,6 +74,8 @@ class _WithBounds:
     What moving it there may gain, 2 gradient x, counts as `released`.
     """
 
+    inside = None
+
     def __init__(
         self,
         system: System,

@@ -61,6 +61,10 @@ class System(Protocol):
     def matrix(self) -> Array:
         """J'J itself, for `gradient` as one vector; asked for where it is small."""
 
+    @property
+    def inside(self) -> Span | None:
+        """The equations within the spans of the factors, where they are fewer; None elsewhere."""
+
 
 class Model(Protocol):
     """What is fitted: parameters, loss and normal equations."""
@@ -168,6 +172,11 @@ class LevenbergMarquardt:
 
         Ends early where the decrease is above `most`, which it only grows beyond.
         """
+        inside = system.inside
+        if inside is not None:
+            alone, gain = inside.outside(damping)
+            x, promised = self._solve(inside.system, damping, max_inner, tolerance, most - gain)
+            return inside.expand(x) + alone, promised + gain
         if system.gradient.size <= _DIRECT:
             x = _solved(system.matrix, damping, -system.gradient)
             if x is not None:
@@ -251,7 +260,7 @@ class FreeFactors:
         def system() -> System:
             if isinstance(problem, Observed):
                 return _ObservedSystem(self, stacked, products)
-            return _GramSystem(self, stacked, np.array(grams), products)
+            return _GramSystem.at(self, stacked, np.array(grams), products)
 
         return stacked, loss, system
 
@@ -273,20 +282,27 @@ class FreeFactors:
 class _GramSystem:
     """The normal equations of all factors of a complete tensor."""
 
-    def __init__(self, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> None:
-        order = len(stacked)
+    def __init__(
+        self, model: FreeFactors, factors: Array, gamma: Array, pairs: Array, gradient: Array
+    ) -> None:
         self._model = model
-        self._factors = stacked
-        self._conjugated = stacked.conj()
-        grams = grams.conj()
-        self._gamma = np.array([_product_of_others(grams, n) for n in range(order)])
-        self._pairs = np.zeros((order, order, *grams.shape[1:]), dtype=grams.dtype)
+        self._factors, self._conjugated = factors, factors.conj()
+        self._gamma, self._pairs = gamma, pairs
+        self.gradient = gradient
+        self.scale = float(np.mean(gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
+
+    @classmethod
+    def at(cls, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> _GramSystem:
+        """The equations at a point, from its Grams and mttkrps."""
+        order, grams = len(stacked), grams.conj()
+        gamma = np.array([_product_of_others(grams, n) for n in range(order)])
+        pairs = np.zeros((order, order, *grams.shape[1:]), dtype=grams.dtype)
         for n in range(order):
             for m in range(n):
-                self._pairs[n, m] = self._pairs[m, n] = _product_of_others(grams, n, m)
+                pairs[n, m] = pairs[m, n] = _product_of_others(grams, n, m)
         mttkrps = model.stack([products.mttkrp(n) for n in range(order)])
-        self.gradient = model.finished(self._gamma @ stacked - mttkrps, stacked)
-        self.scale = float(np.mean(self._gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
+        gradient = model.finished(gamma @ stacked - mttkrps, stacked)
+        return cls(model, stacked, gamma, pairs, gradient)
 
     def multiply(self, x: Array) -> Array:
         crossed = self._conjugated @ x.swapaxes(1, 2)
@@ -310,9 +326,47 @@ class _GramSystem:
             whole[mode, :, range(longest), mode, :, range(longest)] += self._gamma[mode]
         return self._model.complete(whole.reshape(order * rank * longest, -1), rank * longest)
 
+    @cached_property
+    def inside(self) -> Span | None:
+        """Changes of every factor within the span of its own components, at most rank of them."""
+        rank, longest = self._factors.shape[1:]
+        if longest <= rank:
+            return None
+        bases = np.linalg.qr(self._factors.swapaxes(1, 2))[0]
+        adjoint = bases.conj()
+        gradient = self.gradient @ adjoint
+        system = _GramSystem(
+            self._model, self._factors @ adjoint, self._gamma, self._pairs, gradient
+        )
+        return Span(
+            self, system, bases.swapaxes(1, 2), self.gradient - gradient @ bases.swapaxes(1, 2)
+        )
+
+
+@dataclass(frozen=True)
+class Span:
+    """Equations within the spans of the factors; across them J'J is Gamma_n of each mode alone."""
+
+    whole: _GramSystem
+    system: _GramSystem
+    bases: Array
+    across: Array
+
+    def outside(self, damping: float) -> tuple[Array, float]:
+        """Changes across the spans, and the decrease that they promise."""
+        x = -self.whole.preconditioner(damping)(self.across)
+        slope = float(np.vdot(x, self.across).real)
+        return x, damping * float(np.vdot(x, x).real) - slope
+
+    def expand(self, x: Array) -> Array:
+        """Changes within the spans, in coordinates of the factors."""
+        return x @ self.bases
+
 
 class _ObservedSystem:
     """The normal equations of all factors over observed entries."""
+
+    inside = None
 
     def __init__(self, model: FreeFactors, stacked: Array, products: Any) -> None:
         self._model, self._products = model, products
@@ -391,6 +445,8 @@ class SharedRows:
 
 class _SharedSystem:
     """The normal equations of one shared factor."""
+
+    inside = None
 
     def __init__(self, rows: Array, signs: Array, images: Array, order: int) -> None:
         self._rows = rows
