@@ -11,13 +11,16 @@ import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse
+from sklearn.base import clone
 
 import latensor as lt
 from engines.partition_cases import (
     CASES,
     MIXED,
+    RESPONSES,
     SINGLE,
     SYMBOLS,
+    TENSORS,
     VIEWS,
     WORDS,
     KillsOnce,
@@ -50,8 +53,6 @@ def two_processes():
     "count", [4, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 16))]
 )
 def test_partitions_give_the_bits_of_the_local_fit(name, count):
-    if count > 4 and name in ("topics", "symbols", "points"):
-        count = 7
     here, there = fitted(name, count), fitted(name, count, engine="dask")
     assert np.array_equal(here, there)
     assert np.abs(here - whole(name)).max() < CASES[name][-1]
@@ -201,6 +202,26 @@ def test_answers_of_collections_are_collections():
     assert np.allclose(pairs.transform(x).compute(), pairs.transform(MIXED[:, :4]))
     with pytest.raises(InvalidInputError, match=r"expecting 8 features"):
         model.predict(blocks[:, :5]).compute()
+
+
+def test_samples_that_are_tensors():
+    X = dask.array.from_array(TENSORS, chunks=(200, 2, 3))
+    y, labels = (
+        dask.array.from_array(values, chunks=200)
+        for values in (RESPONSES, (RESPONSES > 0).astype(int))
+    )
+    for model in (lt.CPRegressor(1), lt.TuckerRegressor((1, 1)), lt.CPPLS(1)):
+        found = model.fit(X, y).predict(X)
+        assert isinstance(found, dask.array.Array)
+        whole = clone(model).fit(TENSORS, RESPONSES).predict(TENSORS)
+        assert np.abs(found.compute() - whole).max() < 1e-8 * np.abs(whole).max()
+    model = lt.CPClassifier(1, classes=(0, 1)).fit(X, labels)
+    for method in ("predict", "predict_proba", "predict_log_proba", "decision_function"):
+        found = getattr(model, method)(X)
+        assert isinstance(found, dask.array.Array)
+        assert np.array_equal(found.compute(), getattr(model, method)(TENSORS))
+    with pytest.raises(InvalidInputError, match="dim 3"):
+        lt.PCA(1).fit(X)
 
 
 def test_a_worker_that_dies_changes_no_bit(two_processes, tmp_path):

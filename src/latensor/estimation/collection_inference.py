@@ -21,7 +21,14 @@ from latensor.sources.partitions import Partitioned, Shard
 from latensor.sources.records import Layout, pieces_as
 
 # Methods that answer unit by unit.
-_PER_UNIT = ("transform", "predict", "predict_proba", "score_samples")
+_PER_UNIT = (
+    "transform",
+    "predict",
+    "predict_proba",
+    "predict_log_proba",
+    "decision_function",
+    "score_samples",
+)
 
 
 def answer_collections(cls: type) -> None:

@@ -116,16 +116,18 @@ def from_dask(collection: Any, columns: object = None, **layout: Any) -> Partiti
 
 def _delayed(collection: Any) -> list[Any]:
     if hasattr(collection, "chunks"):
-        if collection.ndim == 2 and len(collection.chunks[1]) > 1:
+        if not collection.ndim:
+            raise InvalidInputError("Expected 2D array, X is a Dask array of 0D")
+        cut = {axis: len(blocks) for axis, blocks in enumerate(collection.chunks) if axis}
+        cut = {axis: count for axis, count in cut.items() if count > 1}
+        if cut:
             try:
-                collection = collection.rechunk({1: -1})
+                collection = collection.rechunk(dict.fromkeys(cut, -1))
             except ValueError as error:
                 raise InvalidInputError(
-                    f"X has {len(collection.chunks[1])} blocks of columns and rows of unknown "
+                    f"X has {max(cut.values())} blocks of columns and rows of unknown "
                     "number: call X.compute_chunk_sizes() first, or keep whole rows in a block"
                 ) from error
-        if collection.ndim not in (1, 2):
-            raise InvalidInputError(f"Expected 2D array, X is a Dask array of {collection.ndim}D")
         return list(collection.to_delayed().ravel())
     if not hasattr(collection, "columns") and not hasattr(collection, "dtype"):
         # Partitions of a bag may be iterators that can be read only once.

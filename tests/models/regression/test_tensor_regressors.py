@@ -414,3 +414,14 @@ def test_ridges_of_many_strengths_from_one_tridiagonal_matrix(size):
         np.testing.assert_allclose(fitted[1:], expected.sum(axis=0)[1:], rtol=1e-9)
         np.testing.assert_allclose(free[1:], (values / (values + strengths)).sum(0)[1:], atol=1e-6)
         assert 0 < free[0] <= size
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("seed", range(3))
+def test_rounding_chooses_no_ridge(name, seed):
+    X, y, _ = planted((4, 3), 200, noise=0.3, seed=seed)
+    model, settings = MODELS[name]
+    order = np.random.default_rng(seed).permutation(len(X))
+    one, other = model(**settings).fit(X, y), model(**settings).fit(X[order], y[order])
+    assert one.alpha_ == other.alpha_
+    assert gap(other, one.coef_.to_dense()) < 1e-8

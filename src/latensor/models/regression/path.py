@@ -181,10 +181,14 @@ class RidgePath:
         total = 2 * fitted.loss + float(theta @ (2 * right + pulled))
         right = right + pulled
         if fitted.ridge.penalty == "weights":
-            metric = fitted.weights.metric()
-            root = factored(metric, _shift(metric))
-            gram = lapack.dsygst(gram, root, lower=1)[0]
-            right = lapack.dtrtrs(root, right, lower=1)[0]
+            # Changes that move no weight are those that keep the other parameters: they are left
+            # out, as no ridge tells rounding from a curvature there.
+            root, order, rank, _ = lapack.dpstrf(fitted.weights.metric(), lower=1)
+            kept = order[:rank] - 1
+            root, gram, right = root[:rank, :rank], gram[np.ix_(kept, kept)], right[kept]
+            if rank:
+                gram = lapack.dsygst(gram, root, lower=1)[0]
+                right = lapack.dtrtrs(root, right, lower=1)[0]
         explained, free = ridge_profile(gram, right, alphas * self.regression.n_samples)
         lost = total - explained
         return self._errors(lost, free), free

@@ -194,11 +194,13 @@ def ridge_profile(gram: Array, right: Array, strengths: Array) -> tuple[Array, A
 
     Parameters
     ----------
-    gram : (p, p), positive semidefinite up to rounding, p at least 2; the lower triangle is read
+    gram : (p, p), positive semidefinite up to rounding; the lower triangle is read
     right : (p,)
     strengths : (k,)
     """
     p = len(gram)
+    if p < 2:
+        return _clipped_profile(gram, right, strengths)
     reflectors, diagonal, beside, tau, _ = lapack.dsytrd(gram, lower=1, lwork=64 * p)
     turned = right.copy()
     turned[1:] = lapack.dormqr("L", "T", reflectors[1:, :-1], tau, right[1:, None], 64 * p)[0][:, 0]
@@ -221,6 +223,7 @@ def _clipped_profile(gram: Array, right: Array, strengths: Array) -> tuple[Array
     values, vectors = np.linalg.eigh(gram)
     values = np.maximum(values, 0.0)[:, None]
     squares = ((vectors.T @ right) ** 2)[:, None]
-    shifted = np.maximum(values + strengths, np.finfo(float).eps * float(values[-1, 0]) or 1.0)
+    least = float(np.finfo(float).eps) * float(values.max(initial=0.0)) or 1.0
+    shifted = np.maximum(values + strengths, least)
     fitted = (squares * (values + 2 * strengths) / shifted**2).sum(axis=0)
     return fitted, (values / shifted).sum(axis=0)
