@@ -120,6 +120,18 @@ def test_texts_counts_and_sequences(spark):
     source = lt.sources.from_spark(long, ["symbol"], sequence="id", order="place")
     other = lt.CategoricalHMM(3, random_state=0, refine=1).fit(source).transmat_
     assert np.abs(found - other).max() < 1e-3
+    # Answers: a list for a list, a value for a row of a sequence that may stand in many batches.
+    spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", 7)
+    states = [chain.predict(np.asarray(s)[:, None]).tolist() for s in sequences]
+    answers = chain.predict(lt.sources.from_spark(listed, "symbols")).collect()
+    assert [row["predict"] for row in answers] == states
+    by_row = chain.predict(source).collect()
+    by_row.sort(key=lambda row: (row["id"], row["place"]))
+    assert np.array_equal([row["predict"] for row in by_row], np.concatenate(states))
+    chances = chain.predict_proba(lt.sources.from_spark(listed, "symbols")).first()
+    expected = chain.predict_proba(np.asarray(chances["symbols"])[:, None])
+    assert np.allclose(chances["predict_proba"], expected)
+    spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
 
 
 class Slowly:

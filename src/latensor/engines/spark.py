@@ -31,6 +31,7 @@ from latensor.moments.sums import Folded
 from latensor.moments.unit_sample import Sample
 from latensor.sources.collections import FramePart
 from latensor.sources.partitions import Partitioned
+from latensor.sources.records import Layout
 from latensor.sources.shard_files import arrow_columns
 from latensor.sources.shards import Source
 
@@ -154,12 +155,12 @@ class SparkEngine:
 
             numbers = self._session.range(0, len(shards), 1, len(shards))
             return numbers.mapInArrow(answer_shard, f"{name} {kind}")
-        if answers.kind is Kind.SEQUENCES:
-            raise InvalidInputError(
-                f"{name} of sequences in a Spark frame is not offered: collect the sequences that "
-                "are asked for, or use Dask"
-            )
         frame = given.collection
+        lists = _list_column(frame, given.layout) if answers.kind is Kind.SEQUENCES else None
+        # Sequences of rows may stand in several batches of a partition.
+        whole = answers.kind is Kind.SEQUENCES and lists is None
+        kind = kind if lists is None else f"array<{kind}>"
+        none = example[:0]
         # Arrow gives vectors to Python, but not back.
         fields = [f for f in frame.schema.fields if not hasattr(f.dataType, "sqlType")]
         kept = [field.name for field in fields]
@@ -167,11 +168,17 @@ class SparkEngine:
         def answer_batches(batches: Iterable[Any]) -> Iterator[Any]:
             import pyarrow
 
-            for batch in batches:
-                if batch.num_rows:
-                    found = _arrow(answers(arrow_columns(batch)))
-                    columns = [batch.column(column) for column in kept]
-                    yield pyarrow.RecordBatch.from_arrays([*columns, found], [*kept, name])
+            given = (batch for batch in batches if batch.num_rows)
+            for batch in _as_one(given) if whole else given:
+                columns = arrow_columns(batch)
+                if lists is None:
+                    found = _arrow(answers(columns))
+                else:
+                    ends = columns[lists].offsets.astype(np.int32)
+                    each = _arrow(answers(columns) if ends[-1] else none)
+                    found = pyarrow.ListArray.from_arrays(pyarrow.array(ends), each)
+                others = [batch.column(column) for column in kept]
+                yield pyarrow.RecordBatch.from_arrays([*others, found], [*kept, name])
 
         schema = [f"`{f.name}` {f.dataType.simpleString()}" for f in fields]
         return frame.mapInArrow(answer_batches, ", ".join([*schema, f"{name} {kind}"]))
@@ -272,6 +279,14 @@ def _tasks_done(tracker: Any, group: str, n_tasks: int) -> int:
     return max((s.numCompletedTasks for s in known if s and s.numTasks == n_tasks), default=0)
 
 
+def _list_column(frame: Any, layout: Layout) -> str | None:
+    """The column of lists, where each is a whole sequence; None where a record is a row."""
+    names = layout.columns or tuple(name for name in frame.columns if name != layout.weight)
+    if layout.sequence is not None or len(names) != 1:
+        return None
+    return names[0] if hasattr(frame.schema[names[0]].dataType, "elementType") else None
+
+
 def _received(start: Any, messages: dict[tuple[int, int], Any]) -> Nodes:
     return {place: start.received(message) for place, message in _checked(messages).items()}
 
@@ -320,6 +335,15 @@ def _mapped_arrow(
             yield packed(number, InvalidInputError(str(error)))
 
     return frame.mapInArrow(on_partition, _SCHEMA)
+
+
+def _as_one(batches: Iterable[Any]) -> Iterator[Any]:
+    """The batches of a partition as one."""
+    import pyarrow
+
+    found = list(batches)
+    if found:
+        yield from pyarrow.Table.from_batches(found).combine_chunks().to_batches()
 
 
 def _value(row: Any) -> bytes:

@@ -83,7 +83,7 @@ class UnitInference:
 
     def of_shard(self, shard: Shard) -> Any:
         """The answers for a whole partition."""
-        return np.concatenate([self(piece) for piece in shard.pieces])
+        return np.concatenate([self._answer(batch) for batch in shard])
 
     def _answer(self, batch: Any) -> Any:
         method = getattr(self.model, self.method)
