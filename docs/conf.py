@@ -6,6 +6,7 @@ import inspect
 import re
 import sys
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,8 @@ extensions = [
 # The gallery is run on every build; figures are found by docs/gallery_figures.py.
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
+    # PyTorch is no part of what `make docs` installs; with it, its example is run too.
+    "ignore_pattern": "__init__" if find_spec("torch") else "plot_compress_network",
     "gallery_dirs": "auto_gallery",
     "image_scrapers": ("gallery_figures",),
     "reset_modules": (),
