@@ -71,7 +71,8 @@ def compress(
     Returns
     -------
     A copy with `FactorizedLinear` and `FactorizedConv` layers, in evaluation mode, and its
-    `CompressionReport` as `.report`. Fine-tune it as any network.
+    `CompressionReport` as `.report`. Fine-tune it as any network. On a CPU kernels of 2-D
+    convolutions are stored channels last, where the network's own code takes that.
 
     Raises
     ------
@@ -106,6 +107,7 @@ def compress(
     chosen = _chosen(original, lists, given, batches, fixed_operations)
     small = _replaced(original, names, chosen, known, batches, method)
     refine_outputs(small, original, names, batches, loss, int(refine))
+    _put_channels_last(small, batches[0][:1])
     small.report = _report(original, small, chosen, positions, reasons, batches)
     return small
 
@@ -251,6 +253,23 @@ def _replaced(
         setattr(small.get_submodule(parent) if parent else small, last, found)
         changed = True
     return small.eval()
+
+
+def _put_channels_last(model: Any, example: Any) -> None:
+    """Kernels in the order in which a CPU is fastest, where the network takes their outputs so.
+
+    PyTorch's max-pooling of channels that come first takes 9 to 18 times as long (batches of 256),
+    short convolutions 1.3 to 2.6 times. A network that calls `view` on such outputs fails.
+    """
+    kernels = [p for p in model.parameters() if p.ndim == 4 and p.device.type == "cpu"]
+    for p in kernels:
+        p.data = p.data.contiguous(memory_format=torch.channels_last)
+    try:
+        with torch.no_grad():
+            model(example)
+    except RuntimeError:
+        for p in kernels:
+            p.data = p.data.contiguous()
 
 
 def _by_cp(layer: Any, tucker: Any, n_weights: int, known: LayerStatistics) -> Any:
