@@ -263,3 +263,24 @@ def test_kernels_are_stored_channels_last_where_the_network_takes_that():
         for p in again.parameters():
             p.data = p.data.contiguous()
         torch.testing.assert_close(outputs, again(x))
+
+
+def test_layers_that_cannot_be_factorized_are_named_and_left_alone():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.ConvTranspose2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(64, 40)
+    )
+    small = lt.nn.compress(model, 0.5, inputs=torch.randn(60, 3, 2, 2), refine=0)
+    last = small.report.layers[-1]
+    assert (last.name, last.method, last.n_weights) == ("0", "dense", 108)
+    assert "ConvTranspose2d is not factorized" in str(small.report)
+    assert torch.equal(small[0].weight, model[0].weight)
+    with pytest.raises(lt.InvalidInputError, match="0: ConvTranspose2d is not factorized"):
+        lt.nn.compress(model[:1], 0.5, inputs=torch.randn(6, 3, 2, 2))
+    with pytest.raises(lt.InvalidInputError, match="compressed: none has weights"):
+        lt.nn.compress(torch.nn.Sequential(torch.nn.ReLU()), 0.5, inputs=torch.randn(6, 3))
+
+
+def test_one_name_may_be_skipped_by_itself():
+    small = lt.nn.compress(network(), 0.9, inputs=torch.randn(64, 3, 8, 8), skip="5", refine=0)
+    assert {layer.name: layer.reason for layer in small.report.layers}["5"] == "skipped"

@@ -93,11 +93,13 @@ def compress(
     original = copy.deepcopy(model).eval()
     device = next((p.device for p in original.parameters()), torch.device("cpu"))
     batches, labels = batches_of(inputs, device, max_inputs, labelled=callable(loss))
-    names, reasons, fixed_operations = _layers(original, batches, set(skip), method)
+    skipped = {skip} if isinstance(skip, str) else set(skip)
+    names, reasons, fixed_operations = _layers(original, batches, skipped, method)
     if not names:
+        others = {**reasons, **_others(original)}
         raise InvalidInputError(
             "model has no layer that could be compressed: "
-            + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+            + ("; ".join(f"{n}: {r}" for n, r in others.items()) or "none has weights")
         )
     known = measure(original, names, batches, loss=loss, labels=labels)
     positions = {name: known[name].positions for name in names}
@@ -165,6 +167,16 @@ def _layers(
             reasons[name] = "no convolution"
     fixed = sum(operations[name] for name in reasons)
     return [name for name in order if name not in reasons], reasons, fixed
+
+
+def _others(model: Any) -> dict[str, str]:
+    """Layers with weights that are no linear layers or convolutions, and why they stay."""
+    found: dict[str, str] = {}
+    for name, module in model.named_modules():
+        own = [p for p in module._parameters.values() if p is not None and p.ndim > 1]
+        if own and not isinstance(module, _LAYERS):
+            found[name or "model"] = f"{type(module).__name__} is not factorized"
+    return found
 
 
 def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
@@ -366,6 +378,11 @@ def _report(
                 reason,
             )
         )
+    for name, reason in _others(original).items():
+        module = original if name == "model" else original.get_submodule(name)
+        left = sum(p.numel() for p in module._parameters.values() if p is not None and p.ndim > 1)
+        kind = type(module).__name__
+        layers.append(LayerReport(name, kind, "dense", None, left, left, 0.0, 0.0, 0.0, reason))
     return CompressionReport(
         tuple(layers),
         sum(p.numel() for p in small.parameters()),

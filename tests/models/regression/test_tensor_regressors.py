@@ -414,3 +414,11 @@ def test_ridges_of_many_strengths_from_one_tridiagonal_matrix(size):
         np.testing.assert_allclose(fitted[1:], expected.sum(axis=0)[1:], rtol=1e-9)
         np.testing.assert_allclose(free[1:], (values / (values + strengths)).sum(0)[1:], atol=1e-6)
         assert 0 < free[0] <= size
+
+
+def test_without_noise_errors_within_the_tolerance_of_the_fit_are_equal():
+    from latensor.models.regression.fit import select_rank
+
+    errors = {1: [0.2, 0.3], 2: [1e-7, 2e-7], 3: [1e-7, 2e-7], 4: [1e-10, 2e-10], 5: [1.0, 1.0]}
+    assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-6)[0] == 2
+    assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-9)[0] == 4
