@@ -92,10 +92,10 @@ bench-matrices: $(VENV)/.installed-dev  ## PCA and CCA beside scikit-learn
 	$(BIN)/python -m benchmarks.matrices
 
 bench-regression: $(VENV)/.installed-dev  ## CP and Tucker regression beside TensorLy and scikit-learn
-	$(BIN)/python -m benchmarks.regression
+	$(BIN)/python -m benchmarks.regression --write
 
 bench-nn: $(VENV)/.installed-dev  ## Compressed networks and layers beside dense ones
-	$(BIN)/python -m benchmarks.nn
+	$(BIN)/python -m benchmarks.nn --write
 
 $(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[bench-topics]"

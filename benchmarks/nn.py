@@ -1,18 +1,22 @@
 """Compression of trained networks and layers beside plain truncation and tensorly-torch.
 
-Run with `python -m benchmarks.nn`; it prints Markdown tables of accuracy, errors and latency.
+Run with `python -m benchmarks.nn [layers] [kernel] [networks] [errors] [--write]`; it prints
+Markdown tables of accuracy, errors and latency, and writes them into docs/benchmarks.md.
 Networks on scikit-learn's digits (1,300 to train, 497 to test, Adam, five seeds): a perceptron
 64-256-128-10, and three convolutions of 32, 64 and 64 channels with 64 hidden units. On 5,000
 images of MNIST (4,000 to train, two seeds), read from the folder that LATENSOR_DATA names and
 skipped without it: the same convolutions with 128 hidden units, pooled twice. "plain" truncates
 every layer of 2,000 weights or more to the same fraction of its weights by SVD or HOSVD. Latency
 is process CPU time of a batch of 256 in one thread, the best of twelve in turn with the dense
-network's. tensorly-torch is compared where it is installed.
+network's, as it is and with its kernels stored channels last. tensorly-torch is compared where it
+is installed.
 """
 
 from __future__ import annotations
 
+import argparse
 import copy
+import functools
 import os
 import resource
 import subprocess
@@ -29,6 +33,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import latensor as lt
+from benchmarks.tables import put
 from latensor.nn.statistics import measure
 from latensor.nn.truncation import truncated
 
@@ -140,11 +145,16 @@ def fastest(calls: dict[str, Callable[[], Any]], times: int) -> dict[str, float]
     return best
 
 
-def latency(small: Any, dense: Any, images: Images) -> float:
-    x = images.x[:256]
+def latency(small: Any, dense: Any, images: Images) -> tuple[float, float]:
+    """Relative to the dense network as it is, and with its kernels stored channels last."""
+    x, last = images.x[:256], copy.deepcopy(dense)
+    for p in last.parameters():
+        if p.ndim == 4:
+            p.data = p.data.contiguous(memory_format=torch.channels_last)
+    calls = {"small": lambda: small(x), "dense": lambda: dense(x), "last": lambda: last(x)}
     with torch.no_grad():
-        found = fastest({"small": lambda: small(x), "dense": lambda: dense(x)}, 12)
-    return found["small"] / found["dense"]
+        found = fastest(calls, 12)
+    return found["small"] / found["dense"], found["small"] / found["last"]
 
 
 def plain(model: Any, keep: float) -> Any:
@@ -172,8 +182,10 @@ def plain(model: Any, keep: float) -> Any:
     return small.eval()
 
 
-def networks() -> Iterator[tuple[str, Images, list[Any], int, int]]:
+@functools.cache
+def networks() -> list[tuple[str, Images, list[Any], int, int]]:
     """Name, pictures, trained networks, number of inputs of calibration, and fine-tuning epochs."""
+    trained = []
     small, large = digits(), mnist()
     settings: list[Any] = [
         ("perceptron", small, perceptron, 20, 1300, 5),
@@ -186,10 +198,13 @@ def networks() -> Iterator[tuple[str, Images, list[Any], int, int]]:
         for seed in range(n_seeds):
             torch.manual_seed(seed)
             found.append(train(make(), images, epochs, 1e-3, seed))
-        yield name, images, found, n_inputs, 2
+        trained.append((name, images, found, n_inputs, 2))
+    return trained
 
 
-def compression_table(name: str, images: Images, dense: list[Any], n: int, epochs: int) -> None:
+def compressed_rows(
+    name: str, images: Images, dense: list[Any], n: int, epochs: int
+) -> Iterator[str]:
     inputs = images.train[0][:n]
     large = name.startswith("MNIST")  # one budget, one norm: it takes a minute a network
     for keep in KEEPS[1:] if large else KEEPS:
@@ -202,12 +217,8 @@ def compression_table(name: str, images: Images, dense: list[Any], n: int, epoch
             spent = time.process_time() - start
             outputs = rough if large else lt.nn.compress(model, keep, inputs=inputs)
             row = [whole, accuracy(plain(model, keep), images), accuracy(rough, images)]
-            row += [
-                accuracy(outputs, images),
-                accuracy(small, images),
-                latency(small, model, images),
-            ]
-            row += [spent, np.nan, np.nan]
+            row += [accuracy(outputs, images), accuracy(small, images)]
+            row += [*latency(small, model, images), spent, np.nan, np.nan]
             if keep == KEEPS[-1]:
                 again = [copy.deepcopy(model), small]
                 row[-2:] = [
@@ -217,16 +228,15 @@ def compression_table(name: str, images: Images, dense: list[Any], n: int, epoch
             rows.append(row)
         m = np.mean(rows, axis=0)
         worst = max(row[0] - row[4] for row in rows)
-        tuned = f"{m[7]:.1f}, {m[8]:.1f}" if keep == KEEPS[-1] else ""
+        tuned = f"{m[8]:.1f}, {m[9]:.1f}" if keep == KEEPS[-1] else ""
         outputs_only = "" if large else f"{m[3]:.1f}"
-        print(
+        yield (
             f"| {name}, {keep:g} | {m[0]:.1f} | {m[1]:.1f} | {m[2]:.1f} | {outputs_only} | "
-            f"{m[4]:.1f} [{worst:.1f}] | {tuned} | {m[5]:.2f} | {m[6]:.1f} |",
-            flush=True,
+            f"{m[4]:.1f} [{worst:.1f}] | {tuned} | {m[5]:.2f}, {m[6]:.2f} | {m[7]:.1f} |"
         )
 
 
-def error_table(name: str, images: Images, dense: list[Any], n: int) -> None:
+def error_rows(name: str, images: Images, dense: list[Any], n: int) -> Iterator[str]:
     """Output errors of each layer, on original inputs that were not used for calibration."""
     inputs, x = images.train[0][:n], images.test[0]
     for keep in KEEPS:
@@ -254,13 +264,13 @@ def error_table(name: str, images: Images, dense: list[Any], n: int) -> None:
         means = [np.mean([row[1:] for row in rows if row[0] == k], axis=0) for k in layers]
         gain = max(row[2] / row[1] for row in rows)
         pairs = [", ".join(f"{mean[j]:.3f}" for mean in means) for j in (0, 1)]
-        print(f"| {name}, {keep:g} | {pairs[0]} | {pairs[1]} | {gain:.2f} |", flush=True)
+        yield f"| {name}, {keep:g} | {pairs[0]} | {pairs[1]} | {gain:.2f} |"
 
 
-def layer_table() -> None:
+def layer_table() -> Iterator[str]:
     """Forward and backward of single layers, beside the dense layer and tensorly-torch's."""
-    print("| layer, batch of 64 | dense ms | latensor ms | tensorly-torch ms |")
-    print("|---|---|---|---|")
+    yield "| layer, batch of 64 | dense ms | latensor ms | tensorly-torch ms |"
+    yield "|---|---|---|---|"
     try:
         from tltorch import TRL
     except ImportError:
@@ -293,7 +303,7 @@ def layer_table() -> None:
         }
         found = fastest(calls, 30 if "1000" not in name else 5)
         times = [f"{1000 * found[str(k)]:.2f}" if str(k) in found else "" for k in range(3)]
-        print(f"| {name} | {' | '.join(times)} |", flush=True)
+        yield f"| {name} | {' | '.join(times)} |"
 
 
 def kernel(who: str) -> None:
@@ -322,34 +332,61 @@ def kernel(who: str) -> None:
     print(f"| {name} | {error:.4f} | {spent:.1f} | {peak:.2f} ({before:.2f} before) |", flush=True)
 
 
-def kernel_table() -> None:
-    print("\n| CP of rank 16, kernel (1024, 512, 3, 3, 3) | error | CPU s | peak GiB |")
-    print("|---|---|---|---|", flush=True)
+def kernel_table() -> Iterator[str]:
+    """Each in a process of its own, for its peak of memory."""
+    yield "| CP of rank 16, kernel (1024, 512, 3, 3, 3) | error | CPU s | peak GiB |"
+    yield "|---|---|---|---|"
     for who in ("latensor", "random", "svd"):
-        subprocess.run([sys.executable, "-m", "benchmarks.nn", who], check=True)
+        command = [sys.executable, "-m", "benchmarks.nn", "--kernel", who]
+        yield subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def network_table() -> Iterator[str]:
+    """Compressed networks before and after fine-tuning."""
+    yield (
+        "| network, keep | dense | plain | `refine=0` | outputs | cross-entropy [worst loss] "
+        "| after two epochs: dense, latensor | latency of dense, channels last | CPU s |"
+    )
+    yield "|---|---|---|---|---|---|---|---|---|"
+    for name, images, dense, n, epochs in networks():
+        yield from compressed_rows(name, images, dense, n, epochs)
+
+
+def error_table() -> Iterator[str]:
+    """Output errors by layer, at equal ranks."""
+    yield "| network, keep | plain, by layer | latensor, by layer | largest ratio |"
+    yield "|---|---|---|---|"
+    for name, images, dense, n, _ in networks():
+        yield from error_rows(name, images, dense, n)
+
+
+TABLES = {
+    "layers": layer_table,
+    "kernel": kernel_table,
+    "networks": network_table,
+    "errors": error_table,
+}
 
 
 def main() -> None:
-    layer_table()
-    kernel_table()
-    trained = list(networks())
-    print(
-        "\n| network, keep | dense | plain | refine=0 | outputs | cross-entropy [worst loss] "
-        "| after two epochs: dense, latensor | latency of dense | CPU s |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|", flush=True)
-    for name, images, dense, n, epochs in trained:
-        compression_table(name, images, dense, n, epochs)
-    print("\n| network, keep | plain, by layer | latensor, by layer | largest ratio |")
-    print("|---|---|---|---|", flush=True)
-    for name, images, dense, n, _ in trained:
-        error_table(name, images, dense, n)
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=list(TABLES))
+    parser.add_argument("--write", action="store_true")
+    parser.add_argument("--kernel", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    if options.kernel:
+        kernel(options.kernel)
+        return
+    for part in options.parts:
+        lines = []
+        for line in TABLES[part]():
+            print(line, flush=True)
+            lines.append(line)
+        if options.write:
+            put(f"bench-nn-{part}", ["", *lines, ""])
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    torch.set_num_threads(1)
-    if len(sys.argv) > 1:
-        kernel(sys.argv[1])
-    else:
-        main()
+    main()

@@ -1,7 +1,8 @@
 """CP and Tucker regression beside TensorLy: weights, R2 and process CPU time in one run.
 
-Run with `python -m benchmarks.regression`; it prints Markdown tables. Weights of planted rank with
-standard normal factors, noise of 0.3 standard deviations of the signal, entries of X white or with
+Run with `python -m benchmarks.regression [planted] [pictures] [digits] [--write]`; it prints
+Markdown tables, and writes them into docs/benchmarks.md. Weights of planted rank with standard
+normal factors, noise of 0.3 standard deviations of the signal, entries of X white or with
 correlation rho between neighbours in every mode. TensorLy has no intercept: its targets are centred
 for it. Its best is over four penalties and two random starts, chosen by the true weights; its time
 is that of one fit. latensor is called once, with alpha="auto".
@@ -9,9 +10,10 @@ is that of one fit. latensor is called once, with alpha="auto".
 
 from __future__ import annotations
 
+import argparse
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,7 @@ from tensorly.regression import CPRegressor, TuckerRegressor
 from threadpoolctl import threadpool_limits
 
 import latensor as lt
+from benchmarks.tables import put
 
 PENALTIES = (1.0, 10.0, 100.0, 1000.0)
 # Dimensions, rank or ranks, correlation, number of data sets.
@@ -77,12 +80,12 @@ def middle(values: Any) -> str:
     return f"{np.median(values):.3f} [{np.max(values):.3f}]"
 
 
-def planted_table() -> None:
-    print(
+def planted_table() -> Iterator[str]:
+    yield (
         "| weights, rho | RidgeCV | TensorLy, one fit | its best of 8 | latensor "
         "| R2: best, latensor | seconds: TensorLy, latensor |"
     )
-    print("|---|---|---|---|---|---|---|")
+    yield "|---|---|---|---|---|---|---|"
     for dims, rank, rho, n_seeds in SETTINGS:
         rows: dict[str, list[Any]] = {k: [] for k in ("ridge", "one", "best", "ours", "t", "t1")}
         for seed in range(n_seeds):
@@ -108,12 +111,11 @@ def planted_table() -> None:
             rows["t1"].append(spent)
         one, best, mine = (np.array(rows[k]) for k in ("one", "best", "ours"))
         shape = " x ".join(map(str, dims))
-        print(
+        yield (
             f"| {shape}, {rank}, {rho:g} | {middle(rows['ridge'])} | {middle(one[:, 0])} | "
             f"{middle(best[:, 0])} | {middle(mine[:, 0])} | {np.median(best[:, 1]):.3f}, "
             f"{np.median(mine[:, 1]):.3f} | {np.median(rows['t']):.2f}, "
-            f"{np.median(rows['t1']):.3f} |",
-            flush=True,
+            f"{np.median(rows['t1']):.3f} |"
         )
 
 
@@ -128,11 +130,9 @@ def picture(name: str, size: int) -> Any:
     return (np.add.outer(place**2, place**2) < (size / 3) ** 2).astype(float)
 
 
-def picture_table() -> None:
-    print(
-        "\n| picture, n | rank | TensorLy, two starts | latensor | chosen rank, error | RidgeCV |"
-    )
-    print("|---|---|---|---|---|---|")
+def picture_table() -> Iterator[str]:
+    yield "| picture, n | rank | TensorLy, two starts | latensor | chosen rank, error | RidgeCV |"
+    yield "|---|---|---|---|---|---|"
     for name, size, n in (("cross", 40, 500), ("disk", 40, 500), ("cross", 25, 1000)):
         W = picture(name, size)
         X = np.random.default_rng(0).standard_normal((n, size, size))
@@ -150,17 +150,16 @@ def picture_table() -> None:
             errors = [np.linalg.norm(f - W) / np.linalg.norm(W) for f in (*peers, mine, flat)]
             chosen = np.linalg.norm(auto.coef_.to_dense() - W) / np.linalg.norm(W)
             tail = f"{auto.rank_}: {chosen:.4f} | {errors[3]:.4f}" if rank == 1 else " | "
-            print(
+            yield (
                 f"| {name} {size} x {size}, {n} | {rank} | {errors[0]:.4f}, {errors[1]:.4f} | "
-                f"{errors[2]:.4f} | {tail} |",
-                flush=True,
+                f"{errors[2]:.4f} | {tail} |"
             )
 
 
-def class_table() -> None:
+def class_table() -> Iterator[str]:
     digits = load_digits()
-    print("\n| digits, n | scikit-learn | rank 1 | rank 2 | rank 3 | CP on +-1 |")
-    print("|---|---|---|---|---|---|")
+    yield "| digits, n | scikit-learn | rank 1 | rank 2 | rank 3 | CP on +-1 |"
+    yield "|---|---|---|---|---|---|"
     for pair in ((3, 8), (1, 8)):
         chosen = np.isin(digits.target, pair)
         X, y = digits.images[chosen] / 16, digits.target[chosen]
@@ -177,12 +176,27 @@ def class_table() -> None:
                 row.append(float((np.sign(peer.predict(X[b])) == signs[b]).mean()))
                 scores.append(row)
             mean = " | ".join(f"{100 * s:.1f}" for s in np.mean(scores, axis=0))
-            print(f"| {pair[0]} / {pair[1]}, {n} | {mean} |", flush=True)
+            yield f"| {pair[0]} / {pair[1]}, {n} | {mean} |"
+
+
+TABLES = {"planted": planted_table, "pictures": picture_table, "digits": class_table}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=list(TABLES))
+    parser.add_argument("--write", action="store_true")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    with threadpool_limits(1):
+        for part in options.parts:
+            lines = []
+            for line in TABLES[part]():
+                print(line, flush=True)
+                lines.append(line)
+            if options.write:
+                put(f"bench-regression-{part}", ["", *lines, ""])
 
 
 if __name__ == "__main__":
-    warnings.simplefilter("ignore")
-    with threadpool_limits(1):
-        planted_table()
-        picture_table()
-        class_table()
+    main()

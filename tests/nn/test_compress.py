@@ -1,5 +1,7 @@
 """Compression of networks: outputs count, budgets hold, what cannot be compressed is named."""
 
+import copy
+
 import numpy as np
 import pytest
 
@@ -229,3 +231,56 @@ def test_bad_input(change, match):
     given = {"model": network(), "keep": 0.5, "inputs": images(8), **change}
     with pytest.raises(lt.InvalidInputError, match=match):
         lt.nn.compress(given.pop("model"), given.pop("keep"), **given)
+
+
+class Viewing(torch.nn.Module):
+    """A network that takes activations for contiguous."""
+
+    def __init__(self):
+        super().__init__()
+        self.convolve = torch.nn.Conv2d(8, 16, 3, padding=1)
+        self.pool, self.head = torch.nn.MaxPool2d(2), torch.nn.Linear(64, 3)
+
+    def forward(self, x):
+        x = self.pool(self.convolve(x).relu())
+        return self.head(x.view(len(x), -1))
+
+
+def test_kernels_are_stored_channels_last_where_the_network_takes_that():
+    torch.manual_seed(0)
+    x = torch.randn(40, 8, 4, 4)
+    viewing = Viewing().eval()
+    plain = torch.nn.Sequential(
+        viewing.convolve, torch.nn.ReLU(), viewing.pool, torch.nn.Flatten(), viewing.head
+    )
+    for model, is_last in ((plain, True), (viewing, False)):
+        small = lt.nn.compress(model, 0.5, inputs=x, refine=0)
+        first = small[0] if is_last else small.convolve
+        found = first(x).is_contiguous(memory_format=torch.channels_last)
+        assert found == is_last
+        outputs = small(x)
+        again = copy.deepcopy(small)
+        for p in again.parameters():
+            p.data = p.data.contiguous()
+        torch.testing.assert_close(outputs, again(x))
+
+
+def test_layers_that_cannot_be_factorized_are_named_and_left_alone():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.ConvTranspose2d(3, 4, 3), torch.nn.Flatten(), torch.nn.Linear(64, 40)
+    )
+    small = lt.nn.compress(model, 0.5, inputs=torch.randn(60, 3, 2, 2), refine=0)
+    last = small.report.layers[-1]
+    assert (last.name, last.method, last.n_weights) == ("0", "dense", 108)
+    assert "ConvTranspose2d is not factorized" in str(small.report)
+    assert torch.equal(small[0].weight, model[0].weight)
+    with pytest.raises(lt.InvalidInputError, match="0: ConvTranspose2d is not factorized"):
+        lt.nn.compress(model[:1], 0.5, inputs=torch.randn(6, 3, 2, 2))
+    with pytest.raises(lt.InvalidInputError, match="compressed: none has weights"):
+        lt.nn.compress(torch.nn.Sequential(torch.nn.ReLU()), 0.5, inputs=torch.randn(6, 3))
+
+
+def test_one_name_may_be_skipped_by_itself():
+    small = lt.nn.compress(network(), 0.9, inputs=torch.randn(64, 3, 8, 8), skip="5", refine=0)
+    assert {layer.name: layer.reason for layer in small.report.layers}["5"] == "skipped"

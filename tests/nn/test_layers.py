@@ -260,3 +260,10 @@ def test_devices_of_the_caller():
         layer = lt.nn.FactorizedConv2d.from_dense(torch.nn.Conv2d(4, 5, 3).to(device), (3, 2))
         assert layer(torch.ones(1, 4, 5, 5, device=device)).device.type == device
     assert np.isfinite(layer.weight.detach().cpu().numpy()).all()
+
+
+def test_a_contraction_makes_no_mode_larger():
+    with pytest.raises(
+        lt.InvalidInputError, match=r"out_shape\[1\]=4 of TensorContr"
+    ):
+        lt.nn.TensorContraction((5, 3), (2, 4))

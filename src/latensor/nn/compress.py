@@ -71,7 +71,8 @@ def compress(
     Returns
     -------
     A copy with `FactorizedLinear` and `FactorizedConv` layers, in evaluation mode, and its
-    `CompressionReport` as `.report`. Fine-tune it as any network.
+    `CompressionReport` as `.report`. Fine-tune it as any network. On a CPU kernels of 2-D
+    convolutions are stored channels last, where the network's own code takes that.
 
     Raises
     ------
@@ -92,11 +93,13 @@ def compress(
     original = copy.deepcopy(model).eval()
     device = next((p.device for p in original.parameters()), torch.device("cpu"))
     batches, labels = batches_of(inputs, device, max_inputs, labelled=callable(loss))
-    names, reasons, fixed_operations = _layers(original, batches, set(skip), method)
+    skipped = {skip} if isinstance(skip, str) else set(skip)
+    names, reasons, fixed_operations = _layers(original, batches, skipped, method)
     if not names:
+        others = {**reasons, **_others(original)}
         raise InvalidInputError(
             "model has no layer that could be compressed: "
-            + "; ".join(f"{name}: {reason}" for name, reason in reasons.items())
+            + ("; ".join(f"{n}: {r}" for n, r in others.items()) or "none has weights")
         )
     known = measure(original, names, batches, loss=loss, labels=labels)
     positions = {name: known[name].positions for name in names}
@@ -106,6 +109,7 @@ def compress(
     chosen = _chosen(original, lists, given, batches, fixed_operations)
     small = _replaced(original, names, chosen, known, batches, method)
     refine_outputs(small, original, names, batches, loss, int(refine))
+    _put_channels_last(small, batches[0][:1])
     small.report = _report(original, small, chosen, positions, reasons, batches)
     return small
 
@@ -163,6 +167,16 @@ def _layers(
             reasons[name] = "no convolution"
     fixed = sum(operations[name] for name in reasons)
     return [name for name in order if name not in reasons], reasons, fixed
+
+
+def _others(model: Any) -> dict[str, str]:
+    """Layers with weights that are no linear layers or convolutions, and why they stay."""
+    found: dict[str, str] = {}
+    for name, module in model.named_modules():
+        own = [p for p in module._parameters.values() if p is not None and p.ndim > 1]
+        if own and not isinstance(module, _LAYERS):
+            found[name or "model"] = f"{type(module).__name__} is not factorized"
+    return found
 
 
 def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
@@ -251,6 +265,23 @@ def _replaced(
         setattr(small.get_submodule(parent) if parent else small, last, found)
         changed = True
     return small.eval()
+
+
+def _put_channels_last(model: Any, example: Any) -> None:
+    """Kernels in the order in which a CPU is fastest, where the network takes their outputs so.
+
+    PyTorch's max-pooling of channels that come first takes 9 to 18 times as long (batches of 256),
+    short convolutions 1.3 to 2.6 times. A network that calls `view` on such outputs fails.
+    """
+    kernels = [p for p in model.parameters() if p.ndim == 4 and p.device.type == "cpu"]
+    for p in kernels:
+        p.data = p.data.contiguous(memory_format=torch.channels_last)
+    try:
+        with torch.no_grad():
+            model(example)
+    except RuntimeError:
+        for p in kernels:
+            p.data = p.data.contiguous()
 
 
 def _by_cp(layer: Any, tucker: Any, n_weights: int, known: LayerStatistics) -> Any:
@@ -347,6 +378,11 @@ def _report(
                 reason,
             )
         )
+    for name, reason in _others(original).items():
+        module = original if name == "model" else original.get_submodule(name)
+        left = sum(p.numel() for p in module._parameters.values() if p is not None and p.ndim > 1)
+        kind = type(module).__name__
+        layers.append(LayerReport(name, kind, "dense", None, left, left, 0.0, 0.0, 0.0, reason))
     return CompressionReport(
         tuple(layers),
         sum(p.numel() for p in small.parameters()),

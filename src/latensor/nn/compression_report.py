@@ -40,7 +40,8 @@ class CompressionReport:
 
     Attributes
     ----------
-    layers : LayerReport of every linear layer and convolution, in the order of the forward pass
+    layers : LayerReport of every linear layer and convolution, in the order of the forward pass,
+        then of other layers that have weights, whose operations are not counted
     n_parameters, n_parameters_before : int, of the whole network
     output_error : float, relative error of the network's outputs, their mean over outputs removed,
         on the inputs given
@@ -91,7 +92,7 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "" if layer.ranks is None else str(layer.ranks),
         f"{layer.n_weights:,}",
         f"{layer.n_weights_before:,}",
-        f"{layer.operations / max(layer.operations_before, 1):.0%}",
+        f"{layer.operations / layer.operations_before:.0%}" if layer.operations_before else "",
         f"{layer.output_error:.3f}",
         layer.reason,
     )

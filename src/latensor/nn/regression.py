@@ -74,6 +74,8 @@ class TensorContraction(torch.nn.Module):  # type: ignore[misc]
                 f"out_shape={self.out_shape} of TensorContraction must have one dimension for each "
                 f"of in_shape={self.in_shape}"
             )
+        for k, (d, r) in enumerate(zip(self.in_shape, self.out_shape, strict=True)):
+            check_rank(f"out_shape[{k}]", r, d, "TensorContraction")
         options = {"device": device, "dtype": dtype}
         self.factors = torch.nn.ParameterList(
             torch.nn.Parameter(torch.empty(d, r, **options))

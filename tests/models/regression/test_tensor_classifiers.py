@@ -121,7 +121,7 @@ def test_sparse_weighted_saved(tmp_path):
 @pytest.mark.parametrize(
     "change, match",
     [
-        ({"X": np.ones((20, 12))}, "Ridge"),
+        ({"X": np.ones((20, 12))}, "LogisticRegression"),
         ({"y": np.ones(20)}, "2 classes"),
         ({"y": np.arange(19) % 2}, "20 samples but y has 19"),
         ({"y": None}, "y"),

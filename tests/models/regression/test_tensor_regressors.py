@@ -425,3 +425,11 @@ def test_rounding_chooses_no_ridge(name, seed):
     one, other = model(**settings).fit(X, y), model(**settings).fit(X[order], y[order])
     assert one.alpha_ == other.alpha_
     assert gap(other, one.coef_.to_dense()) < 1e-8
+
+
+def test_without_noise_errors_within_the_tolerance_of_the_fit_are_equal():
+    from latensor.models.regression.fit import select_rank
+
+    errors = {1: [0.2, 0.3], 2: [1e-7, 2e-7], 3: [1e-7, 2e-7], 4: [1e-10, 2e-10], 5: [1.0, 1.0]}
+    assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-6)[0] == 2
+    assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-9)[0] == 4

@@ -196,4 +196,4 @@ def select_class_rank(
             errors.append(value / out.weight)
         return errors
 
-    return select_rank(left_out, candidates)
+    return select_rank(left_out, candidates, settings.tol)

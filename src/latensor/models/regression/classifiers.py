@@ -42,6 +42,7 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
     tol: float
     # Nothing is drawn at random: two fits are the same to the last bit.
     random_state: ClassVar[int] = 0
+    _plain_model = "LogisticRegression"
     _takes_sparse = True
     _min_samples = 2
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "classes_")

@@ -106,7 +106,7 @@ class RankScore:
 
 
 def select_rank(
-    left_out: Callable[[Rank], Sequence[float]], candidates: Sequence[Rank]
+    left_out: Callable[[Rank], Sequence[float]], candidates: Sequence[Rank], tol: float
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out error is within half a standard error of the best.
 
@@ -116,6 +116,7 @@ def select_rank(
     ----------
     left_out : the errors of a rank, one per fold
     candidates : ranks, increasing
+    tol : float, to which fits have converged: without noise errors differ by no more
     """
     scores: list[RankScore] = []
     for rank in candidates:
@@ -125,5 +126,5 @@ def select_rank(
         best = min(range(len(scores)), key=lambda k: scores[k].error)
         if len(scores) - 1 - best >= 2:
             break
-    limit = scores[best].error + 0.5 * scores[best].deviation
+    limit = scores[best].error + max(0.5 * scores[best].deviation, tol)
     return next(s for s in scores if s.error <= limit).rank, tuple(scores)

@@ -191,7 +191,7 @@ class RegressionModel(TensorModel[RegressionState]):
         scores: tuple[RankScore, ...] = ()
         if rank is None:
             errors = partial(self.settings.left_out, self._row_folds(units))
-            rank, scores = select_rank(errors, self.candidates)
+            rank, scores = select_rank(errors, self.candidates, self.settings.tol)
         return self._answer(self._of_rows(units), rank, scores)
 
     def _of_rows(self, units: Batch) -> Regression:
@@ -234,7 +234,8 @@ class RegressionModel(TensorModel[RegressionState]):
                 groups.resampled([float(j != k) for j in range(N_FOLDS)]).finalize()
             )
             folds.append((kept, LeftOutMoments(kept, groups.groups[k].finalize())))
-        rank, scores = select_rank(partial(self.settings.left_out, folds), self.candidates)
+        errors = partial(self.settings.left_out, folds)
+        rank, scores = select_rank(errors, self.candidates, self.settings.tol)
         known = groups.resampled([1.0] * N_FOLDS).finalize()
         return self._answer(self._of_moments(known), rank, scores)
 

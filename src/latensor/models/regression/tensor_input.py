@@ -87,6 +87,7 @@ def check_dims(
     owner: str,
     *,
     one_mode: bool = False,
+    plain: str = "Ridge",
 ) -> tuple[int, ...]:
     """The shape of a sample from what was given, the parameter `shape` and what was fitted."""
     if given is None:
@@ -98,7 +99,7 @@ def check_dims(
             size = tuple(rows.shape)
             raise InvalidInputError(
                 f"X has shape {size}: a sample of one mode has no low rank. Use "
-                f"sklearn.linear_model.Ridge, or give {owner} the shape=(d1, d2, ..) of a sample"
+                f"sklearn.linear_model.{plain}, or give {owner} the shape=(d1, d2, ..) of a sample"
             )
         return read_shape(shape, rows.shape[1], owner)
     found = tuple(int(d) for d in given)
@@ -123,8 +124,10 @@ def read_tensor_rows(estimator: Any, X: object, *, reset: bool) -> Array:
         array = read_samples(estimator, rows, reset=reset)
     else:
         array = read_samples(estimator, rows, reset=reset)
-        one_mode = estimator._takes_one_mode
-        dims = check_dims(None, array, estimator.shape, expected, owner, one_mode=one_mode)
+        one_mode, plain = estimator._takes_one_mode, estimator._plain_model
+        dims = check_dims(
+            None, array, estimator.shape, expected, owner, one_mode=one_mode, plain=plain
+        )
     if reset:
         estimator._dims = dims
     return array
@@ -162,6 +165,8 @@ class ReadsTensors:
     n_features_in_: int
     # Whether rows without `shape` are samples of one mode, not refused.
     _takes_one_mode: ClassVar[bool] = False
+    # What scikit-learn has for rows, whose weights have no rank to lower.
+    _plain_model: ClassVar[str] = "Ridge"
     _takes_sparse: ClassVar[bool]
     _dims: tuple[int, ...]
     _n_targets: int
