@@ -287,7 +287,8 @@ def _told(outcomes: list[tuple[float, float, str]], bar: float) -> str:
     right = sum(e < bar for e in errors)
     false = sum(e >= bar and n == "CONVERGED" for e, n in zip(errors, names, strict=True))
     told = f", {false} wrong and CONVERGED" if false else ""
-    return f"{right}/{len(errors)}, {max(errors):.0e}, {np.median(seconds):.2f} s, at most {max(seconds):.2f}{told}"
+    spent = f"{np.median(seconds):.2f} s, at most {max(seconds):.2f}"
+    return f"{right}/{len(errors)}, {max(errors):.0e}, {spent}{told}"
 
 
 def completion() -> list[str]:
