@@ -46,3 +46,13 @@ def test_nothing_is_planned_in_these_chapters(chapter):
     text = re.search(rf"## Chapter {chapter}:.*?(?=\n## |\Z)", PAGE, re.DOTALL)
     assert text is not None
     assert "planned" not in text.group()
+
+
+@pytest.mark.parametrize("chapter", [3, 6, 7])
+def test_every_line_of_these_chapters_names_a_function(chapter):
+    text = re.search(rf"## Chapter {chapter}:.*?(?=\n## |\Z)", PAGE, re.DOTALL)
+    rows = [line for line in text.group().splitlines() if line.startswith("| ")][1:]
+    named = r"`[^`]*\b(?:lt|latensor|numpy|MomentTensor|CPTensor|TuckerTensor)\.\w+"
+    without = [row for row in rows if not re.search(named, row.rsplit(" | ", 1)[1])]
+    assert rows
+    assert not without

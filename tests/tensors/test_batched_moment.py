@@ -112,9 +112,20 @@ def test_a_tensor_of_batches_is_pickled(views):
     np.testing.assert_array_equal(again.to_dense(), tensor.to_dense())
 
 
+class OneIterator:
+    """Batches that look as if they could be gone over again, but hand out one iterator."""
+
+    def __init__(self, batches):
+        self._iterator = iter(batches)
+
+    def __iter__(self):
+        return self._iterator
+
+
 ROWS = np.ones((4, 3))
 REFUSED = {
     "generator": (lambda: (b for b in [ROWS]), {}, "read only once.*StochasticLeastSquares"),
+    "one iterator": (lambda: OneIterator([ROWS]), {}, "OneIterator, which can be read only once"),
     "weights": (lambda: [ROWS], {"weights": np.ones(4)}, "give pairs"),
     "order": (lambda: [(ROWS, ROWS, ROWS)], {"order": 4}, "leave order out"),
     "empty": (lambda: [np.ones((0, 3))], {}, "no batch with a sample"),

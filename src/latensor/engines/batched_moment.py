@@ -40,6 +40,12 @@ class _RowReader:
         return self.views(([rows], weights))
 
 
+def _read_once(samples: Any) -> bool:
+    """Whether samples are an iterator, or an object that hands out the same one each time."""
+    first, again = iter(samples), iter(samples)
+    return first is again
+
+
 class BatchedMoment(MomentTensor):
     """The moment tensor of samples in batches that can be gone over again."""
 
@@ -55,7 +61,7 @@ class BatchedMoment(MomentTensor):
                 "weights cannot be matched to batches: give pairs (batch, weights) in place of "
                 "batches"
             )
-        if not isinstance(samples, Partitioned) and iter(samples) is samples:
+        if not isinstance(samples, Partitioned) and _read_once(samples):
             raise InvalidInputError(
                 f"samples is a {type(samples).__name__}, which can be read only once, but every "
                 "contraction of a moment tensor goes over all samples: give a list of batches or "

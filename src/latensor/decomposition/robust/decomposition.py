@@ -13,7 +13,7 @@ from latensor.arrays import is_array, is_complex, like, machine_epsilon, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.result import Status
-from latensor.decomposition.robust.entries import Entries, noise_of
+from latensor.decomposition.robust.entries import Entries
 from latensor.decomposition.robust.low_rank import Fit, parameters
 from latensor.decomposition.robust.search import fit_any, fit_given
 from latensor.decomposition.setup import as_tensor
@@ -41,8 +41,8 @@ class RobustDecomposition:
     residual : float, Frobenius norm of what both parts leave relative to that of the data, over
         observed entries
     n_iter : int, steps of all stages
-    status : Status; CONVERGED where most entries are met to rounding or two ways led to the same
-        answer, UNCONFIRMED where they did not
+    status : Status; CONVERGED where most entries are met to rounding, or where two ways led to the
+        same answer and its directions stand clear of the noise; UNCONFIRMED elsewhere
     """
 
     low_rank: CPTensor | TuckerTensor
@@ -235,9 +235,7 @@ def _result(
         low_rank = TuckerTensor(
             like(core, reference), tuple(like(u, reference) for u in fit.factors)
         )
-    noise = (
-        0.0 if fit.assessment.exact else float(np.ldexp(noise_of(fit.assessment.median), exponent))
-    )
+    noise = 0.0 if fit.assessment.exact else float(np.ldexp(fit.assessment.noise, exponent))
     return RobustDecomposition(low_rank, sparse, noise, residual, n_iter, status)
 
 

@@ -20,7 +20,7 @@ _GROSS = 3.0
 _ROUNDING = {False: 1e-7, True: 1e-4}
 # Entries met to rounding per parameter that cannot be met by chance, and the fraction of every
 # slice that is met.
-_OVERDETERMINED, _FAIR = 1.5, 0.25
+OVERDETERMINED, _FAIR = 1.5, 0.25
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,7 +107,7 @@ class Assessment:
     Attributes
     ----------
     threshold : float, residuals above it are gross errors
-    median : float, median magnitude of the residuals
+    noise : float, standard deviation of the other residuals, by the median of their magnitude
     kept : int, the number of observed entries that are no gross errors
     parameters : int, of the model
     exact : bool, whether most entries are met to rounding, in every slice and more of them than
@@ -115,7 +115,7 @@ class Assessment:
     """
 
     threshold: float
-    median: float
+    noise: float
     kept: int
     parameters: int
     exact: bool
@@ -125,8 +125,7 @@ def assess(entries: Entries, model: Any, parameters: int) -> Assessment:
     """Which residuals of a model are gross errors, and whether the others are rounding."""
     typical = float(np.sqrt(np.vdot(model, model) / model.size))
     rest = np.abs(entries.residual(model))
-    median = entries.quantile(rest, 0.5)
-    threshold = entries.gross(median, typical)
+    threshold = entries.gross(entries.quantile(rest, 0.5), typical)
     met = rest <= threshold
     if entries.observed is not None:
         met &= entries.observed
@@ -134,10 +133,11 @@ def assess(entries: Entries, model: Any, parameters: int) -> Assessment:
     exact = (
         threshold <= entries.rounding * typical
         and kept > 0.5 * entries.count
-        and kept >= _OVERDETERMINED * parameters
+        and kept >= OVERDETERMINED * parameters
         and _every_slice(met, entries.observed)
     )
-    return Assessment(threshold, median, kept, parameters, exact)
+    noise = _NORMAL * float(np.median(rest[met])) if kept else 0.0
+    return Assessment(threshold, noise, kept, parameters, exact)
 
 
 def _every_slice(met: Any, observed: Any) -> bool:
@@ -151,8 +151,3 @@ def _every_slice(met: Any, observed: Any) -> bool:
         if (met.sum(others) < _FAIR * seen).any():
             return False
     return True
-
-
-def noise_of(median: float) -> float:
-    """The standard deviation of normal noise from the median of its magnitude."""
-    return _NORMAL * median

@@ -23,6 +23,11 @@ from latensor.tensors.entries import unfold
 
 # By what the threshold falls in a step; the slower one is for a second way.
 DECAY, SLOW = 0.8, 0.9
+# Errors that are so many times the largest other residual stand apart.
+_APART = 2.0
+# Steps of imputation: 1 / p where a fraction p of the entries is kept, which is what a projection
+# of evenly spread entries asks for; any pattern converges with steps below 2.
+_LONGEST = 1.9
 # Steps of the start and of the fit, and the relative change of the model that ends the start: it
 # only has to tell errors from other entries.
 _START_ITER, _MAX_ITER, _STARTED = 20, 400, 1e-2
@@ -44,12 +49,14 @@ class Fit:
     factors : one (dimension, rank) array per mode, two for a matrix
     assessment : Assessment
     n_iter : int
+    converged : bool, whether the last step changed nothing
     """
 
     core: Any
     factors: tuple[Any, ...]
     assessment: Assessment
     n_iter: int
+    converged: bool
 
     def dense(self) -> Any:
         """The tensor."""
@@ -96,7 +103,10 @@ def _follow(filled: Any, factors: list[Any]) -> Any:
         reduced = filled
         for k, other in enumerate(factors):
             reduced = reduced if k == mode else _times(reduced, other.T, k)
-        factors[mode] = directions(unfold(reduced, mode), factor.shape[1])
+        unfolding, rank = unfold(reduced, mode), factor.shape[1]
+        # As many columns as directions: any basis of them, without singular vectors.
+        few = unfolding.shape[1] <= rank
+        factors[mode] = np.linalg.qr(unfolding)[0] if few else directions(unfolding, rank)
     return _times(reduced, factors[-1].T, len(factors) - 1)
 
 
@@ -185,31 +195,37 @@ def refine(
         while large entries of a model with heavy tails only come back when they are clipped
     """
     model = expand(core, factors)
-    n_iter = 0
-    while n_iter < _MAX_ITER:
+    n_iter, converged = 0, False
+    while n_iter < _MAX_ITER and not converged:
         n_iter += 1
         typical = float(np.linalg.norm(core)) / float(np.sqrt(model.size))
         rest = entries.residual(model)
         median = entries.quantile(rest, 0.5)
         floor = entries.gross(median, typical)
         threshold = max(decay * threshold, floor)
-        if threshold > floor and not redescend:
+        gross = np.abs(rest) > threshold
+        kept = np.where(gross, 0.0, rest)
+        largest = max(float(kept.max()), -float(kept.min()))
+        if threshold <= floor or _APART * largest < threshold:
+            # Errors are told from other entries: they pull no more, and the rest converges by
+            # steps of its own length, so that the threshold may fall with it.
+            fraction = entries.fraction - float(gross.mean())
+            rest = kept * min(1.0 / fraction, _LONGEST)
+            threshold = max(min(threshold, _APART * largest), floor)
+        elif not redescend:
             np.clip(rest, -threshold, threshold, out=rest)
-        elif threshold > floor:
+        else:
             excess = rest / threshold
             excess *= excess
             excess += 1.0
             rest /= excess
-        else:
-            rest[np.abs(rest) > threshold] = 0.0
         core = _follow(model + rest, factors)
         last, model = model, expand(core, factors)
         change = float(np.linalg.norm(model - last)) / max(float(np.linalg.norm(core)), 1e-300)
         enough = max(_CHANGE[entries.single], _OF_NOISE * median / max(typical, 1e-300))
-        if threshold <= floor and change <= enough:
-            break
+        converged = threshold <= floor and change <= enough
     found = assess(entries, model, parameters(core.shape, model.shape))
-    return Fit(core, tuple(factors), found, n_iter)
+    return Fit(core, tuple(factors), found, n_iter, converged)
 
 
 def parameters(ranks: Sequence[int], shape: Sequence[int]) -> int:
