@@ -190,7 +190,10 @@ def million() -> Iterator[str]:
     wall = time.perf_counter() - wall
     gaps = np.abs(planted.components[:, None] - model.components_[None]).sum(axis=2)
     error = gaps[linear_sum_assignment(gaps)].sum() / planted.components.sum()
-    yield f"a million rows of 200: L1 error {error:.4f}, {seconds:.0f} CPU s, {wall:.0f} s"
+    yield (
+        f"A million rows of 200 features (10 causes, prior .05, CSR), two threads: L1 error "
+        f"{error:.4f}, {seconds:.0f} s of CPU time, {wall:.0f} s of wall-clock time"
+    )
 
 
 def networks(chosen: Callable[[tuple[Any, ...]], Any], most: int) -> Iterator[str]:
