@@ -51,13 +51,13 @@ NETWORKS = (
     (100, 20, 10_000, 0.05, 10, 2, 0),
     (100, 20, 100_000, 0.05, 2, 0, 0),
 )
-# Features, regressions, samples, noise, seeds, of which so many with the peers.
+# Features, regressions, samples, noise; seeds, of which so many with one and with ten starts.
 REGRESSIONS = (
-    (10, 3, 10_000, 0.2, 10, 10),
-    (20, 5, 10_000, 0.2, 10, 10),
-    (20, 8, 20_000, 0.1, 10, 10),
-    (20, 10, 30_000, 0.1, 20, 10),
-    (20, 15, 40_000, 0.05, 2, 1),
+    (10, 3, 10_000, 0.2, 10, 10, 10),
+    (20, 5, 10_000, 0.2, 10, 10, 10),
+    (20, 8, 20_000, 0.1, 10, 10, 3),
+    (20, 10, 30_000, 0.1, 20, 10, 3),
+    (20, 15, 40_000, 0.05, 2, 1, 1),
 )
 # Features, logistic regressions of length 3, samples, seeds.
 LOGISTIC = ((10, 3, 20_000, 10), (10, 3, 200_000, 3), (20, 3, 200_000, 3))
@@ -120,7 +120,9 @@ def network(planted: Any, k: int, seed: int, peers: bool, ten: bool) -> dict[str
     return answers
 
 
-def regressions(d: int, k: int, n: int, noise: float, seed: int, peers: bool) -> dict[str, Any]:
+def regressions(
+    d: int, k: int, n: int, noise: float, seed: int, peers: bool, ten: bool
+) -> dict[str, Any]:
     planted = lt.datasets.make_regressions(n, d, k, noise=noise, random_state=seed)
     target = np.array([planted.y.mean(), planted.y.std()])
     family = RegressionMixtureFamily(np.zeros(d), np.eye(d), "identity", 1e-6, target)
@@ -148,7 +150,7 @@ def regressions(d: int, k: int, n: int, noise: float, seed: int, peers: bool) ->
     variance = np.full(k, (noise / target[1]) ** 2)
     for name, tried in (
         ("EM, 1 start", starts[:1]),
-        ("EM, 10 starts", starts),
+        *([("EM, 10 starts", starts)] if ten else []),
         ("EM from the truth", [RegressionMixtureState(planted.weights, true, variance)]),
     ):
         reached, seconds = timed(lambda tried=tried: best(fold, family, tried, 1e-6))
@@ -190,7 +192,10 @@ def million() -> Iterator[str]:
     wall = time.perf_counter() - wall
     gaps = np.abs(planted.components[:, None] - model.components_[None]).sum(axis=2)
     error = gaps[linear_sum_assignment(gaps)].sum() / planted.components.sum()
-    yield f"a million rows of 200: L1 error {error:.4f}, {seconds:.0f} CPU s, {wall:.0f} s"
+    yield (
+        f"A million rows of 200 features (10 causes, prior .05, CSR), two threads: L1 error "
+        f"{error:.4f}, {seconds:.0f} s of CPU time, {wall:.0f} s of wall-clock time"
+    )
 
 
 def networks(chosen: Callable[[tuple[Any, ...]], Any], most: int) -> Iterator[str]:
@@ -271,8 +276,11 @@ def all_regressions(chosen: Callable[[tuple[Any, ...]], Any], most: int) -> Iter
     head = "regressions: largest error of a component, runs that found all, CPU s"
     yield f"| {head} | seeds | " + " | ".join(columns) + " |"
     yield "|---" * 6 + "|"
-    for d, k, n, noise, seeds, peers in chosen(REGRESSIONS):
-        runs = [regressions(d, k, n, noise, seed, seed < peers) for seed in range(min(seeds, most))]
+    for d, k, n, noise, seeds, peers, ten in chosen(REGRESSIONS):
+        runs = [
+            regressions(d, k, n, noise, seed, seed < peers, seed < ten)
+            for seed in range(min(seeds, most))
+        ]
         yield row(f"d {d}, k {k}, n {n:,}, noise {noise}", runs, columns)
 
 

@@ -1,8 +1,8 @@
 """Networks with one hidden layer beside MLPRegressor and L-BFGS from random starts, in one run.
 
-Run with `python -m benchmarks.two_layer [--seeds N] [--peers M] [--rows 0,2,..]`; it writes its
-table into docs/benchmarks.md. L-BFGS is the one of our refinement, on all features, from weights
-drawn as scikit-learn draws them. Times are process CPU seconds.
+Run with `python -m benchmarks.two_layer [--seeds N] [--peers M] [--rows 0,2,..] [--no-write]`; it
+writes its table into docs/benchmarks.md. L-BFGS is the one of our refinement, on all features, from
+weights drawn as scikit-learn draws them. Times are process CPU seconds.
 """
 
 from __future__ import annotations
@@ -138,6 +138,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--peers", type=int, default=10, help="seeds that the peers run too")
     parser.add_argument("--rows", default=",".join(map(str, range(len(SETTINGS)))))
+    parser.add_argument("--no-write", action="store_true", help="print the rows only")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     head = "relative squared error, units found, runs that found all, CPU s"
@@ -147,7 +148,8 @@ def main() -> None:
         runs = [run(setting, seed, seed < arguments.peers) for seed in range(arguments.seeds)]
         lines.append(row(setting, runs))
         print(lines[-1], flush=True)
-    put("bench-two-layer", lines)
+    if not arguments.no_write:
+        put("bench-two-layer", lines)
 
 
 if __name__ == "__main__":

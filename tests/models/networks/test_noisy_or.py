@@ -65,14 +65,25 @@ def test_exact_moments_give_the_parameters_back(seed):
     assert found.gap > 100
 
 
-def test_em_stays_at_exact_parameters_and_returns_to_them():
-    rng = np.random.default_rng(0)
+@pytest.mark.parametrize("seed", range(20))
+def test_causes_that_share_all_features_are_told_apart(seed):
+    # Third moments with zeros in place of repeated indices had led the read-off elsewhere.
+    rng = np.random.default_rng(seed)
+    components, leak = rng.uniform(0.3, 0.9, (2, 8)), rng.uniform(0.02, 0.1, 8)
+    found = read_population(NoisyOrState(np.array([0.15, 0.1]), components, leak)).state
+    order = matched(components, found.components)
+    assert np.abs(found.components[order] - components).max() < 1e-7
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_em_stays_at_exact_parameters_and_returns_to_them(seed):
+    rng = np.random.default_rng(seed)
     state = NoisyOrState(
         np.array([0.15, 0.1]), rng.uniform(0.3, 0.9, (2, 8)), rng.uniform(0.02, 0.1, 8)
     )
     rows, chances = all_rows(state)
     model = lt.NoisyOrNetwork(2, random_state=0, tol=1e-13, max_iter=2000)
-    model.fit(rows, sample_weight=chances * 1e6)
+    model.fit(rows, sample_weight=chances * 1e14)
     order = matched(state.components, model.components_)
     assert np.abs(model.components_[order] - state.components).max() < 1e-6
     assert np.abs(model.prior_[order] - state.prior).max() < 1e-6

@@ -258,6 +258,9 @@ def read_off(
     correction, beyond = np.zeros((d, d)), np.zeros(len(a))
     diagonal, repeated = np.zeros(d), np.zeros((m, m, m))
     tensor = np.empty((m, m, m))
+    i = np.arange(m)
+    equal = i[:, None] == i
+    free = equal[:, :, None] | equal[:, None, :] | equal[None, :, :]
     components, least, stalled = np.zeros((count, d)), np.inf, 0
     tolerance = 0.01 / np.sqrt(known.weight)
     for round_ in range(_ROUNDS):
@@ -270,9 +273,7 @@ def read_off(
         entries = apart * (triples - beyond)
         for order in ((a, b, c), (a, c, b), (b, a, c), (b, c, a), (c, a, b), (c, b, a)):
             tensor[order] = entries
-        back = np.linalg.pinv(factor[chosen])
-        core = np.einsum("abc,ia,jb,kc->ijk", tensor, back, back, back, optimize=True)
-        core = sum(core.transpose(p) for p in _ORDERS) / 6
+        core = _completed_core(tensor, factor[chosen], free, rounds, tolerance)
         found = (algorithm or JointDiagonalization())(core, count, rng)
         weights, (turned, *_) = found
         signs = np.where(weights < 0, -1.0, 1.0)
@@ -306,6 +307,26 @@ def read_off(
     gap = weakest / known.edge if known.edge > 0 else np.inf
     spectrum = tuple(float(value) for value in values / max(float(values[0]), 1e-300))
     return NoisyOrReadOff(state, off_diagonal, float(values[0]) / smallest, gap, spectrum)
+
+
+def _completed_core(
+    tensor: Array, factor: Array, free: Array, rounds: int, tolerance: float
+) -> Array:
+    """The symmetric core (k, k, k) that explains a tensor (m, m, m), which has low rank, best.
+
+    In the coordinates of a factor (m, k). Free entries, those with repeated indices, are replaced
+    by what the core gives for them until it stays.
+    """
+    back = np.linalg.pinv(factor)
+    core, before = np.empty(0), np.empty(0)
+    for _ in range(rounds):
+        core = np.einsum("abc,ia,jb,kc->ijk", tensor, back, back, back, optimize=True)
+        core = sum(core.transpose(p) for p in _ORDERS) / 6
+        if before.size and np.abs(core - before).max() <= tolerance * np.abs(core).max():
+            break
+        whole = np.einsum("ijk,ai,bj,ck->abc", core, factor, factor, factor, optimize=True)
+        tensor[free], before = whole[free], core
+    return core
 
 
 _ORDERS = ((0, 1, 2), (0, 2, 1), (1, 0, 2), (1, 2, 0), (2, 0, 1), (2, 1, 0))
