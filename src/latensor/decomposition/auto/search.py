@@ -41,7 +41,7 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     work = core.problem.tensor.size * core.rank
     if not thorough or not (core.cheap or work <= _SMALL_TENSOR) or core.accepts(best):
         return
-    rule = Multistart(ROUGH, _FRUITLESS, _FRUITLESS, base=core.monitor.base)
+    rule = Multistart(ROUGH, 2, _FRUITLESS, base=core.monitor.base)
     found = rule.search(best, _others(core, best))
     if found.state is not best:
         best = core.report(found.state)
