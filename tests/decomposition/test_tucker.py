@@ -494,7 +494,7 @@ BAD = [
     ({"ranks": 2, "max_iter": 0}, "max_iter=0 must be"),
     ({"ranks": 0.9, "nonnegative": True}, "nonnegative=True needs ranks as integers"),
     ({"ranks": 2, "nonnegative": True, "method": "hooi"}, "leave method out"),
-    ({"ranks": 2, "init": 3}, "init must be a TuckerTensor or a pair"),
+    ({"ranks": 2, "init": 3}, "init must be a TuckerTensor, a Tucker tensor of TensorLy or pyttb"),
     ({"ranks": 2, "random_state": "x"}, "random_state='x' must be"),
 ]
 

@@ -240,3 +240,14 @@ def test_the_stated_residual_is_the_true_one(kind, dtype):
             found = lt.tucker(tensor, **options, random_state=seed)
             assert found.residual == pytest.approx(relative_error(dense, found), abs=bound), options
             assert "error" not in options or found.residual <= 0.1
+
+
+@pytest.mark.parametrize("origin", ["tensorly", "pyttb"])
+def test_starts_may_be_tucker_tensors_of_other_libraries(origin):
+    pytest.importorskip(origin)
+    tensor = planted(np.random.default_rng(0), (6, 5, 4), (2, 2, 2), noise=0.1)
+    start = lt.tucker(tensor, 2, max_iter=1).tensor
+    given = start.to_pyttb() if origin == "pyttb" else start.to_tensorly()
+    for options in ({}, {"fixed_modes": (0,)}):
+        found = lt.tucker(tensor, 2, init=given, **options)
+        assert found.residual == lt.tucker(tensor, 2, init=start, **options).residual

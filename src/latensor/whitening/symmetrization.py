@@ -8,13 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, check_positive_int, is_complex, like, resolve, to_host
-from latensor.exceptions import InvalidInputError
+from latensor.arrays import (
+    Array,
+    check_positive_int,
+    describe,
+    is_complex,
+    like,
+    resolve,
+    to_host,
+)
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.tensors.algebra import asymmetry, symmetrize
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 from latensor.whitening.matrix import Whitening, whiten
-from latensor.whitening.tensor import SCALES, equal_factor, l1_factor, read_components
+
+_SCALES = ("equal", "unit_l1", "unit_l2", "unknown")
 
 
 @dataclass(frozen=True)
@@ -146,7 +155,7 @@ def unsymmetrize(
         number or a (rank,) array in the order of `components`
     """
     whitenings = symmetrized.whitenings
-    weights, vectors, order = read_components(components, whitenings[0].rank)
+    weights, vectors, order = _read_components(components, whitenings[0].rank)
     if order != len(whitenings):
         raise InvalidInputError(
             f"components have order {order}, but the tensor has order {len(whitenings)}"
@@ -173,19 +182,19 @@ def _factors(scale: Any, columns: list[Any], weights: Any, order: int) -> list[A
     if isinstance(scale, str):
         if scale == "equal":
             # With l_j everywhere, each factor is its column over sqrt(l_j), and t = l^(1 - p/2).
-            return [equal_factor(weights, order)] * order
+            return [_equal_factor(weights, order)] * order
         if scale == "unit_l1":
-            return [l1_factor(column) for column in columns]
+            return [_l1_factor(column) for column in columns]
         if scale == "unit_l2":
             return [1.0 / np.maximum(np.linalg.norm(column, axis=0), 1e-300) for column in columns]
         if scale == "unknown":
             return [ones] * order
         raise InvalidInputError(
-            f"scale={scale!r} must be one of {', '.join(SCALES)} or a sequence of known weights"
+            f"scale={scale!r} must be one of {', '.join(_SCALES)} or a sequence of known weights"
         )
     if not isinstance(scale, list | tuple) or len(scale) != order:
         raise InvalidInputError(
-            f"scale must be one of {', '.join(SCALES)} or a sequence of {order} weights: "
+            f"scale must be one of {', '.join(_SCALES)} or a sequence of {order} weights: "
             "of the second moment of the first mode and of the cross moments"
         )
     known = [ones * np.asarray(to_host(k) if hasattr(k, "shape") else k) for k in scale]
@@ -196,3 +205,46 @@ def _factors(scale: Any, columns: list[Any], weights: Any, order: int) -> list[A
         )
     root = np.sqrt(known[0])
     return [1.0 / root] + [root / k for k in known[1:]]
+
+
+def _read_components(components: Any, rank: int) -> tuple[Any, Any, int]:
+    """Host weights and unit vectors of components in whitened coordinates, and their order."""
+    if not (hasattr(components, "weights") and hasattr(components, "factors")):
+        if not isinstance(components, list | tuple) or len(components) != 2:
+            raise InvalidInputError(
+                "components must be a CPTensor, a Decomposition or a pair (weights, factors), not "
+                f"{type(components).__name__}"
+            )
+        components = CPTensor(components[0], tuple(components[1]))
+    vectors = np.asarray(to_host(components.factors[0]), dtype=np.float64)
+    weights = np.asarray(to_host(components.weights), dtype=np.float64)
+    order = len(components.factors)
+    if order < 3:
+        raise InvalidInputError(f"components must have order 3 or more, got order {order}")
+    if vectors.shape[0] != rank:
+        raise InvalidInputError(
+            f"components have dimension {vectors.shape[0]}, but {rank} coordinates were whitened: "
+            f"decompose the whitened tensor (factors are {describe(components.factors[0])})"
+        )
+    lengths = np.linalg.norm(vectors, axis=0)
+    weights = weights * lengths**order
+    return weights, vectors / np.where(lengths > 0, lengths, 1.0), order
+
+
+def _equal_factor(ratios: Any, order: int) -> Any:
+    """C with c^(p-2) = ratio, for weights that are the same in both moments; p is the order."""
+    power = 1.0 / (order - 2)
+    bad = (ratios == 0) if order % 2 else (ratios <= 0)
+    if bad.any():
+        j = int(np.flatnonzero(bad)[0])
+        raise NotIdentifiableError(
+            f"component {j} has weight {ratios[j]:.3g} in whitened coordinates, which equal "
+            "weights of both moments exclude: lower the rank, or use another scale"
+        )
+    return np.sign(ratios) * np.abs(ratios) ** power if order % 2 else ratios**power
+
+
+def _l1_factor(columns: Any) -> Any:
+    """Factors that give columns unit 1-norm and a positive sum."""
+    sign = np.where(columns.sum(axis=0) < 0, -1.0, 1.0)
+    return sign / np.maximum(np.abs(columns).sum(axis=0), 1e-300)

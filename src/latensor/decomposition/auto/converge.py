@@ -37,23 +37,25 @@ _STUCK = 1e-2
 _WORTH_A_PASS = 1e-6
 
 
-def converge(core: Core, fit: Fit, beat: float = np.inf) -> Fit:
-    """The local optimum of a core that a start leads to.
+def converge(core: Core, fit: Fit, best: Fit | None = None) -> Fit:
+    """The local optimum of a core that a start leads to, or a place in a swamp on the way there.
 
-    A trial, which has a loss to `beat`, ends where it is not on course below that: sweeps, which
-    are cheaper by the step, take it further than others before Levenberg-Marquardt begins.
+    A trial, which has a `best` fit to beat, ends earlier where it is not on course below that. An
+    optimum is compared with where sweeps end, which are cheaper by the step; a place in a swamp
+    with one that has been followed as far.
     """
     if core.monitor.ended is not None or core.monitor.reached(fit.loss):
         return fit
+    beat = np.inf if best is None else best.loss
     if core.rank > LARGEST_RANK:
         return _converge_large(core, fit, beat)
-    trial = beat < np.inf
-    slow = core.tol if trial else SLOW
+    optimum = best is not None and best.status is Status.CONVERGED
+    slow = core.tol if optimum else SLOW
     fit = _swept(core, fit, StoppingRule(slow, MOST_ITERATIONS, 2, core.smallest, beat=beat))
     if fit.status is Status.STOPPED or core.monitor.ended is not None or fit.loss <= core.smallest:
         return fit
-    most = TRIAL_STEPS if trial else MOST_ITERATIONS
-    return descend(core.problem, fit, core.tol, most, core.monitor, core.assemble, beat=beat)
+    few = TRIAL_STEPS
+    return descend(core.problem, fit, core.tol, few, core.monitor, core.assemble, beat=beat)
 
 
 def _converge_large(core: Core, fit: Fit, beat: float) -> Fit:

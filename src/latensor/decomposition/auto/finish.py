@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from math import prod
 
+from latensor.arrays import one_blas_thread
 from latensor.decomposition.auto.converge import LARGEST_RANK, descend
 from latensor.decomposition.auto.core import EXACT, Core, Fit, Task
 from latensor.decomposition.optimize.iteration import (
@@ -23,13 +24,16 @@ from latensor.decomposition.subspace.compression import LOSSLESS
 def finish(task: Task, core: Core, fit: Fit) -> Fit:
     """The fit of a core as one of the tensor, finished there where that can help."""
     problem, monitor, compression = task.problem, task.monitor, core.compression
+    small = compression.core.size < prod(problem.shape)
+    if fit.status is Status.MAX_ITER and monitor.ended is None and not monitor.reached(fit.loss):
+        # So far it was followed no further than the others that it was compared with.
+        most = MOST_ITERATIONS if core.rank <= LARGEST_RANK else TRIAL_STEPS
+        with one_blas_thread(small):
+            fit = descend(core.problem, fit, core.tol, most, monitor, core.assemble)
     reached = monitor.reached(fit.loss)
-    if compression.core.size == prod(problem.shape):
+    if not small:
         if reached or monitor.ended is not None:
             return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
-        if fit.status is Status.MAX_ITER:  # a trial that won was followed no further than that
-            most = MOST_ITERATIONS if core.rank <= LARGEST_RANK else TRIAL_STEPS
-            fit = descend(core.problem, fit, core.tol, most, monitor, core.assemble)
         return fit
     expanded = [problem.native(f) for f in compression.expand(fit.factors)]
     fit = Fit(balanced(expanded), fit.loss + compression.base, fit.status)

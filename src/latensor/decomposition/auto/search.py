@@ -21,7 +21,7 @@ from latensor.decomposition.optimize.starts import leading_rank_one
 # of them brought three of eight fits of ten among twenty components back to where they were.
 _FRACTIONS = (1.0, 0.2)
 # Trials in a row that gain nothing: then the search has stopped paying.
-_FRUITLESS = 3
+_FRUITLESS = 4
 # A residual whose leading rank-one term has this fraction of what the weakest component is worth
 # may need a component there.
 _WORTH_TRYING = 0.1
@@ -41,7 +41,7 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
     work = core.problem.tensor.size * core.rank
     if not thorough or not (core.cheap or work <= _SMALL_TENSOR) or core.accepts(best):
         return
-    rule = Multistart(ROUGH, _FRUITLESS, _FRUITLESS, base=core.monitor.base)
+    rule = Multistart(ROUGH, 2, _FRUITLESS, base=core.monitor.base)
     found = rule.search(best, _others(core, best))
     if found.state is not best:
         best = core.report(found.state)
@@ -59,7 +59,7 @@ def _others(core: Core, fit: Fit) -> Iterator[Fit]:
             start = replace_components(core, best, range(core.rank), "random")
         else:
             start = replace_components(core, best, misplaced(best.factors, count))
-        other = converge(core.unmonitored(), start, best.loss)
+        other = converge(core.unmonitored(), start, best)
         best = min(best, other, key=lambda f: f.loss)
         yield other
 
@@ -77,7 +77,7 @@ def _swapped(core: Core, fit: Fit) -> Fit:
         if energy <= enough:
             break
         start = replace_components(core, fit, weakest(fit.factors, 2))
-        trial = converge(core.unmonitored(), start, fit.loss)
+        trial = converge(core.unmonitored(), start, fit)
         if trial.loss >= fit.loss * (1 - SLOW):
             break
         fit = core.report(trial)

@@ -10,7 +10,7 @@ above.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -121,11 +121,13 @@ class ConstrainedFit:
         total = sweeps.squared_norm
         monitor = Monitor(total, self.target, self.max_iter, callback)
         floor = (10 * np.finfo(float).eps) ** 2 * total
-        starts = self._starts(data, rank, rng, init, mask)
-        trial = StoppingRule(self.tol, _TRIAL, 3, floor)
-        points = [sweeps.start(start) for start in starts]
-        if len(points) > 1:
-            points = [iterate(sweeps.extrapolated, point, trial)[0] for point in points]
+        trial = StoppingRule(self.tol, _TRIAL, 3, max(floor, monitor.target_loss()))
+        points: list[_Point] = []
+        for start in self._starts(data, rank, rng, init, mask):
+            point = sweeps.start(start)
+            points.append(iterate(sweeps.extrapolated, point, trial)[0] if init is None else point)
+            if monitor.reached(points[-1].loss):
+                break
         point = min(points, key=lambda p: p.loss)
 
         def assemble(state: _Point) -> CPTensor:
@@ -155,18 +157,17 @@ class ConstrainedFit:
         rng: np.random.Generator,
         init: object,
         mask: object,
-    ) -> list[Sequence[Array]]:
+    ) -> Iterator[Sequence[Array]]:
         """Transposed factors to begin with: those given, or of the free and nonnegative fits."""
         shape = tuple(data.shape)
         if init is not None:
-            return [balanced(starting_factors(init, shape, rank, len(shape) - 1))]
-        found: list[Sequence[Array]] = []
+            yield balanced(starting_factors(init, shape, rank, len(shape) - 1))
+            return
         for nonnegative in (False, True):
             fit = Automatic(nonnegative=nonnegative, tol=1e-5, thorough=False)
             given: dict[str, Any] = {} if mask is None else {"mask": mask}
             result = fit(data, rank, rng, **given)
-            found.append(balanced(starting_factors(result, shape, rank, len(shape) - 1)))
-        return found
+            yield balanced(starting_factors(result, shape, rank, len(shape) - 1))
 
 
 def refuse_beside_constraints(

@@ -23,6 +23,7 @@ from latensor.decomposition.tucker.orthogonal import Truncation
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
+from latensor.tensors.interoperability import from_pyttb
 from latensor.tensors.tucker import TuckerTensor
 
 Method: TypeAlias = Literal["auto", "sequential", "hosvd", "hooi", "randomized"]
@@ -187,13 +188,16 @@ def read_fixed(fixed_modes: Sequence[int], init: object, rule: Truncation) -> tu
 
 def read_init(init: Any, data: Contractible, rule: Truncation, nonnegative: bool) -> TuckerTensor:
     """A Tucker tensor to start from, of the right shape and ranks."""
+    if type(init).__module__.split(".")[0] == "pyttb":
+        init = from_pyttb(init)
     if hasattr(init, "core") and hasattr(init, "factors"):
         core, factors = init.core, init.factors
     elif isinstance(init, list | tuple) and len(init) == 2 and isinstance(init[1], list | tuple):
         core, factors = init
     else:
         raise InvalidInputError(
-            f"init must be a TuckerTensor or a pair (core, factors), not {type(init).__name__}"
+            "init must be a TuckerTensor, a Tucker tensor of TensorLy or pyttb, or a pair (core, "
+            f"factors), not {type(init).__name__}"
         )
     given = TuckerTensor(core, tuple(factors))
     xp, arrays = resolve(tensor=data.reference, init=given.core)
