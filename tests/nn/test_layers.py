@@ -263,7 +263,5 @@ def test_devices_of_the_caller():
 
 
 def test_a_contraction_makes_no_mode_larger():
-    with pytest.raises(
-        lt.InvalidInputError, match=r"out_shape\[1\]=4 of TensorContr"
-    ):
+    with pytest.raises(lt.InvalidInputError, match=r"out_shape\[1\]=4 of TensorContr"):
         lt.nn.TensorContraction((5, 3), (2, 4))
