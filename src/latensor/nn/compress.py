@@ -274,14 +274,18 @@ def _put_channels_last(model: Any, example: Any) -> None:
     short convolutions 1.3 to 2.6 times. A network that calls `view` on such outputs fails.
     """
     kernels = [p for p in model.parameters() if p.ndim == 4 and p.device.type == "cpu"]
-    for p in kernels:
-        p.data = p.data.contiguous(memory_format=torch.channels_last)
+    _store(kernels, torch.channels_last)
     try:
         with torch.no_grad():
             model(example)
     except RuntimeError:
-        for p in kernels:
-            p.data = p.data.contiguous()
+        _store(kernels, torch.contiguous_format)
+
+
+def _store(parameters: list[Any], order: Any) -> None:
+    """The same numbers in another order, of one channel too, where `contiguous` sees none."""
+    for p in parameters:
+        p.data = torch.empty_like(p.data, memory_format=order).copy_(p.data)
 
 
 def _by_cp(layer: Any, tucker: Any, n_weights: int, known: LayerStatistics) -> Any:

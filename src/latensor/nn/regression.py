@@ -167,7 +167,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         """
         size, (first, *_), ranks = math.prod(self.in_shape), self.in_shape, self.ranks[:-1]
         rest = math.prod(ranks[1:])
-        core = math.prod(ranks) * self.n_outputs
+        core = self.ranks[-1] * (math.prod(ranks) + self.n_outputs)
         costs = {
             "whole": size * (self.n_outputs + _ENTRY_COST),
             "modes": _ENTRY_COST * size + core,
@@ -332,8 +332,8 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
                 small = (factors[0].T @ small).flatten(-2)
             else:
                 small = contract(x, factors[:-1]).flatten(-n)
-            weight = core.reshape(-1, self.ranks[-1]) @ factors[-1].T
-            return functional.linear(small, weight.T, self.bias)
+            small = small @ core.reshape(-1, self.ranks[-1])
+            return functional.linear(small, factors[-1], self.bias)
         if self.method == "cp":
             mask = kept_components(self.ranks[0], self.dropout, self.training, x)
             last = factors[-1] if mask is None else factors[-1] * mask
