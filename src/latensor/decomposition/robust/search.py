@@ -56,8 +56,8 @@ def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
         if not others and _one_sided(entries, last):
             # Gradient descent with clipped residuals follows errors that pull together.
             ways.append(ways.pop(0))
-        settled = last.assessment.exact and _ranks_by_gap(last) == last.core.shape
-        if settled or any(_confirm(entries, last, one) for one in others):
+        final = last.assessment.exact and _ranks_by_gap(last) == last.core.shape
+        if final or any(_confirm(entries, last, one) for one in others):
             break
     total = sum(one.n_iter for one in tried)
     exact = [one for one in tried if one.assessment.exact]
