@@ -197,12 +197,6 @@ def test_no_wrong_answer_is_called_converged(kind, fraction, rank):
     assert found.status is Status.UNCONFIRMED or error(found, low) < 1e-8
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_many_errors_in_a_small_matrix_are_removed_exactly(seed):
-    low, _, data = planted((60, 60), 5, 0.3, seed)
-    assert error(lt.robust_pca(data, 5), low) < 1e-8
-
-
 HIDDEN_ROW = np.ones((6, 5), bool)
 HIDDEN_ROW[2] = False
 FEW = np.eye(6, 5, dtype=bool) | np.eye(6, 5, -1, dtype=bool)

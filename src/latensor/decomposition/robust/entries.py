@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 # Entries from which medians and quantiles are taken: their error is then below one percent.
-_SAMPLE = 1 << 16
+_SAMPLE = 1 << 14
 # The standard deviation of normal noise over the median of its magnitude.
 _NORMAL = 1.4826
 # Residuals of more than so many standard deviations are gross errors. Measured with 10 % noise: 2,

@@ -28,6 +28,9 @@ _APART = 2.0
 # Steps of imputation: 1 / p where a fraction p of the entries is kept, which is what a projection
 # of evenly spread entries asks for; any pattern converges with steps below 2.
 _LONGEST = 1.9
+# Residuals are clipped down to this fraction of a typical entry of the model, so that its large
+# entries come back; below, where only errors are left to be large, they pull the less.
+_CLIPPED = 0.1
 # Steps of the start and of the fit, and the relative change of the model that ends the start: it
 # only has to tell errors from other entries.
 _START_ITER, _MAX_ITER, _STARTED = 20, 400, 1e-2
@@ -203,23 +206,26 @@ def refine(
         median = entries.quantile(rest, 0.5)
         floor = entries.gross(median, typical)
         threshold = max(decay * threshold, floor)
-        gross = np.abs(rest) > threshold
-        kept = np.where(gross, 0.0, rest)
-        largest = max(float(kept.max()), -float(kept.min()))
+        sizes = np.abs(rest)
+        below = sizes <= threshold
+        sizes *= below
+        largest = float(sizes.max())
         if threshold <= floor or _APART * largest < threshold:
             # Errors are told from other entries: they pull no more, and the rest converges by
             # steps of its own length, so that the threshold may fall with it.
-            fraction = entries.fraction - float(gross.mean())
-            rest = kept * min(1.0 / fraction, _LONGEST)
+            kept = np.count_nonzero(below) / below.size + entries.fraction - 1.0
+            rest *= below
+            rest *= min(1.0 / kept, _LONGEST)
             threshold = max(min(threshold, _APART * largest), floor)
-        elif not redescend:
+        elif not redescend and threshold > _CLIPPED * typical:
             np.clip(rest, -threshold, threshold, out=rest)
         else:
-            excess = rest / threshold
+            excess = np.divide(rest, threshold, out=sizes)
             excess *= excess
             excess += 1.0
             rest /= excess
-        core = _follow(model + rest, factors)
+        rest += model
+        core = _follow(rest, factors)
         last, model = model, expand(core, factors)
         change = float(np.linalg.norm(model - last)) / max(float(np.linalg.norm(core)), 1e-300)
         enough = max(_CHANGE[entries.single], _OF_NOISE * median / max(typical, 1e-300))

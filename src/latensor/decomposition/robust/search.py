@@ -56,8 +56,8 @@ def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
         if not others and _one_sided(entries, last):
             # Gradient descent with clipped residuals follows errors that pull together.
             ways.append(ways.pop(0))
-        settled = last.assessment.exact and _ranks_by_gap(last) == last.core.shape
-        if settled or any(_confirm(entries, last, one) for one in others):
+        final = last.assessment.exact and _ranks_by_gap(last) == last.core.shape
+        if final or any(_confirm(entries, last, one) for one in others):
             break
     total = sum(one.n_iter for one in tried)
     exact = [one for one in tried if one.assessment.exact]
@@ -81,7 +81,8 @@ def fit_any(entries: Entries) -> Found:
         found = _next_to(entries, pursuit.low_rank)(positive)
         n_iter += found.n_iter
         found = _without_excess(found, _next_to(entries, pursuit.low_rank))
-        if found.assessment.exact and _ranks_by_gap(found) == found.core.shape:
+        excess = _ranks_by_gap(found) != found.core.shape or _follows_one_slice(found)
+        if found.assessment.exact and not excess:
             return Found(found, Status.CONVERGED, n_iter)
     # Noise makes every direction positive: those before the widest gap, then what the fit says.
     counts = [_count(s) for s in pursuit.spectra]
@@ -102,7 +103,16 @@ def fit_any(entries: Entries) -> Found:
         given = fit_given(entries, ranks)
         n_iter += given.n_iter
     stable = given.fit.assessment.exact or _ranks_by_noise(entries, given.fit) == ranks
+    stable &= not _follows_one_slice(given.fit)
     return Found(given.fit, given.status if stable else Status.UNCONFIRMED, n_iter)
+
+
+def _follows_one_slice(fit: Fit) -> bool:
+    """Whether a direction has more of its weight in one slice than in all the others.
+
+    Where no rank was asked for, nothing tells such a direction from errors of that slice.
+    """
+    return any(float((factor**2).sum(axis=1).max()) > 0.5 for factor in fit.factors)
 
 
 def _testable(entries: Entries, ranks: tuple[int, ...]) -> bool:
