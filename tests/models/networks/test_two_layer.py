@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -408,6 +409,20 @@ def test_units_that_moments_do_not_see_are_told():
     found = lt.TwoLayerNetwork(4, random_state=0, n_init=2).fit(planted.X, planted.y)
     assert found.certificate_.n_seen < 4
     assert "of 4 directions (spectrum 1, " in " ".join(str(found.certificate_).split())
+
+
+def test_a_unit_outside_the_subspace_of_the_moments_is_found(monkeypatch):
+    # A direction of noise counts as seen in place of the last unit's.
+    survey = NetworkModel._surveyed
+
+    def misled(self, run, frame):
+        squares, found, third = survey(self, run, frame)
+        rotation = np.linalg.qr(PLANTED.components.T, mode="complete")[0]
+        return squares, replace(found, basis=rotation[:, [0, 1, 5]], n_seen=3), third
+
+    monkeypatch.setattr(NetworkModel, "_surveyed", misled)
+    model = lt.TwoLayerNetwork(3, random_state=0).fit(PLANTED.X, PLANTED.y)
+    assert matched(PLANTED.components, model.components_)[0].min() > 0.95
 
 
 def test_more_units_than_features_and_collinear_ones():
