@@ -2,6 +2,7 @@
 
 import itertools
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -408,6 +409,21 @@ def test_units_that_moments_do_not_see_are_told():
     found = lt.TwoLayerNetwork(4, random_state=0, n_init=2).fit(planted.X, planted.y)
     assert found.certificate_.n_seen < 4
     assert "of 4 directions (spectrum 1, " in " ".join(str(found.certificate_).split())
+
+
+def test_units_are_looked_for_outside_even_where_moments_seem_complete(monkeypatch):
+    # One of as many directions as there are units may be noise.
+    survey, looked = NetworkModel._surveyed, []
+
+    def complete(self, run, frame):
+        squares, found, third = survey(self, run, frame)
+        return squares, replace(found, n_seen=3), third
+
+    monkeypatch.setattr(NetworkModel, "_surveyed", complete)
+    monkeypatch.setattr(NetworkModel, "_outside", lambda self, *given: looked.append(given))
+    model = lt.TwoLayerNetwork(3, random_state=0).fit(PLANTED.X, PLANTED.y)
+    assert model.certificate_.n_seen == 3
+    assert len(looked) == 1
 
 
 def test_more_units_than_features_and_collinear_ones():

@@ -82,8 +82,8 @@ def count_states(
                 n_kept += 1
         total += weights[row] * (largest + log(summed))
         for chosen in range(n_kept):
-            state, share = kept[chosen], weights[row] * values[chosen] / summed
-            counts[state] += share
+            state, fraction = kept[chosen], weights[row] * values[chosen] / summed
+            counts[state] += fraction
             for place in range(first, last):
-                lit[state, features[place]] += share
+                lit[state, features[place]] += fraction
     return total

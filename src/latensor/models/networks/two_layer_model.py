@@ -324,8 +324,9 @@ class NetworkModel(Model[NetworkState]):
         evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
         evidence["wide"] = floor / max(best.loss, _TINY)
         state = replace(best.state, hidden=best.state.hidden @ basis.T)
-        # Moments that show just as many directions as there are units leave no doubt about them.
-        if basis.shape[1] < basis.shape[0] and frame["n_seen"] != self.n_components:
+        # Even where moments show just as many directions as there are units, one may be noise: two
+        # of 20 networks of ten units had lost a unit that was outside.
+        if basis.shape[1] < basis.shape[0]:
             wider = self._outside(run.prepared(family, units), family, state, units, rng)
             if wider is not None:
                 return wider, {**evidence, "start": f"{name}, widened"}

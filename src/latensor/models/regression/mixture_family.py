@@ -154,13 +154,13 @@ class RegressionMixtureFamily(Family[RegressionMixtureState]):
 
     def complete(self, sums: dict[str, Any], state: RegressionMixtureState) -> float:
         b = state.coefficients
-        quadratic = (
-            sums["squares"]
-            - 2 * np.einsum("jp,jp->j", b, sums["cross"])
-            + np.einsum("jp,jpq,jq->j", b, sums["grams"], b)
-        )
-        logs = np.log(2 * np.pi * state.variances * self.target[1] ** 2)
-        each = -0.5 * quadratic / state.variances - 0.5 * sums["counts"] * logs
+        quadratic = np.einsum("jp,jpq,jq->j", b, sums["grams"], b)
+        quadratic -= 2 * np.einsum("jp,jp->j", b, sums["cross"])
+        # Of the other links the second-order expansion at the state of the sums, up to a constant.
+        each = -0.5 * quadratic
+        if self.link == "identity":
+            logs = np.log(2 * np.pi * state.variances * self.target[1] ** 2)
+            each = (each - 0.5 * sums["squares"]) / state.variances - 0.5 * sums["counts"] * logs
         return float((each + sums["counts"] * np.log(state.weights)).sum())
 
     def pack(self, state: RegressionMixtureState) -> Array:
