@@ -25,7 +25,8 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
     """The fit of a core as one of the tensor, finished there where that can help."""
     problem, monitor, compression = task.problem, task.monitor, core.compression
     small = compression.core.size < prod(problem.shape)
-    if fit.status is Status.MAX_ITER and monitor.ended is None and not monitor.reached(fit.loss):
+    enough = max(core.exact, monitor.target_loss())
+    if fit.status is Status.MAX_ITER and monitor.ended is None and fit.loss > enough:
         # So far it was followed no further than the others that it was compared with.
         most = MOST_ITERATIONS if core.rank <= LARGEST_RANK else TRIAL_STEPS
         with one_blas_thread(small):

@@ -30,8 +30,8 @@ SLOW = 1e-3
 ROUGH = 1e-5
 # Sweeps or Levenberg-Marquardt steps of one stage: where so many do not end it, it is in a swamp.
 MOST_ITERATIONS = 100
-# Levenberg-Marquardt steps of a trial. It is on course while as many times its gain over such a
-# fraction of all its iterations would take it where it has to come.
+# Levenberg-Marquardt steps after which fits are compared. A trial is on course while as many times
+# its gain over such a fraction of all its iterations would take it where it has to come.
 TRIAL_STEPS, _LOOKS = 25, 5
 # Steps whose gains are compared with those of as many before, to extrapolate what is left.
 _WINDOW = 5
