@@ -151,8 +151,10 @@ def _long_run(transmat: Any) -> Any:
     fractions = np.full(len(transmat), 1 / len(transmat))
     step = (np.asarray(transmat) + np.eye(len(transmat))) / 2
     for _ in range(64):
-        # The square of the lazy chain has the same limits, and gets there in few steps.
+        # The square of the lazy chain has the same limits, and gets there in few steps; so would
+        # what rounding leaves of the sums of its rows.
         step = step @ step
+        step /= step.sum(axis=1, keepdims=True)
     found = fractions @ step
     return found / found.sum()
 
