@@ -75,8 +75,9 @@ def plan(
 
     Parameters
     ----------
-    model : fitted estimator that can `sample`: mixtures, multi-view mixtures, hidden Markov models
-        (one sequence of n rows), topics (n documents of 100 words)
+    model : estimator that can `sample`, fitted or with parameters that were set by hand: mixtures,
+        multi-view mixtures, hidden Markov models (one sequence of n rows), topics (n documents of
+        100 words)
     n_samples : sizes to try, each at least 2
     target : float, the relative error to reach
     n_repeats : int, data sets per size

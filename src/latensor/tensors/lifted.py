@@ -32,6 +32,14 @@ def lift(tensor: object, *, max_size: int = MAX_SIZE) -> Array:
     >>> vector = np.array([1.0, 0.0, 0.0])
     >>> lt.lift(lt.outer([vector] * 3)).shape
     (3, 3, 3, 3)
+
+    Of orthogonal components the lifted decomposition is that of the tensor:
+
+    >>> basis = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0][:, :4]
+    >>> lifted = lt.lift(lt.CPTensor(None, [basis] * 3).to_dense())
+    >>> found = lt.decompose(lifted, 4, symmetric=True, random_state=0)
+    >>> round(lt.match(found, lt.CPTensor(None, [basis] * 4)).score, 6)
+    1.0
     """
     xp, arrays = resolve(tensor=tensor)
     array = arrays["tensor"]
