@@ -560,3 +560,10 @@ def test_modules_that_cannot_be_started(make, message):
     module = torch.nn.Sequential(torch.nn.Linear(6, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
     with pytest.raises(InvalidInputError, match="task='labels'"):
         lt.nn.initialize(module, PLANTED.X, PLANTED.y, task="labels")
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_moments_alone_are_not_called_stable(seed):
+    data = make_network(900, 3, 2, activation="tanh", random_state=seed)
+    model = lt.TwoLayerNetwork(2, refine=0, random_state=0).fit(data.X, data.y)
+    assert model.certificate_.verdict != "stable"
