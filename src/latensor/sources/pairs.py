@@ -30,6 +30,6 @@ class PairReader:
         if left[0][0].shape[0] != right[0][0].shape[0]:
             raise InvalidInputError(
                 f"X has {left[0][0].shape[0]} samples but y has {right[0][0].shape[0]}: "
-                "both views need the same samples, row by row"
+                "both need the same samples, row by row"
             )
         return (left[0][0], right[0][0]), left[1]
