@@ -1,6 +1,6 @@
 """`n_components="auto"`: how often the planted number is found, and what real sets get.
 
-    python -m benchmarks.auto [topics] [mixtures] [chains] [sources] [real]
+    python -m benchmarks.auto [topics] [mixtures] [hmm] [sources] [real]
     python -m benchmarks.auto topics --store auto.json --seeds 10
     python -m benchmarks.auto --store auto.json --render --write
 
@@ -305,7 +305,7 @@ def main() -> None:
     tables: dict[str, Table] = {
         "topics": planted_table("topics", TOPICS),
         "mixtures": planted_table("mixtures", MIXTURES),
-        "chains": planted_table("chains", CHAINS),
+        "hmm": planted_table("hidden Markov models", CHAINS),
         "sources": planted_table("sources", SOURCES),
         "real": real_table,
     }

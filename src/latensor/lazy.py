@@ -16,9 +16,9 @@ def lazy_names(
     Parameters
     ----------
     package : its name
-    homes : public names, and the module within the package that defines each; None for a name that
-        is itself a module
-    more : public names that the package has without this
+    homes : names of the API, and the module within the package that defines each; None for a name
+        that is itself a module
+    more : names of the API that the package has without this
     """
     names = sorted([*homes, *more])
 

@@ -61,12 +61,15 @@ class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
         X, y, sample_weight : as for `fit`
         classes : labels, in place of the parameter of the estimator
         """
-        if classes is not None and not self._has_started():
-            self._first_classes = np.unique(np.asarray(classes))
-        found: Self = super().partial_fit(X, y, sample_weight)
-        return found
+        return super().partial_fit(X, self._named(y, classes), sample_weight)  # type: ignore[no-any-return]
 
     # ------------------------------------------------------------------ data
+    def _named(self, y: object, classes: object) -> object:
+        """The targets, once the classes are kept that the first call names."""
+        if classes is not None and not self._has_started():
+            self._first_classes = np.unique(np.asarray(classes))
+        return y
+
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         labels = None
         if y is not None:

@@ -189,8 +189,7 @@ class ReadsTensors:
         ----------
         X, y, sample_weight : as for `fit`
         """
-        found: Self = super().partial_fit(X, y, sample_weight)  # type: ignore[misc]
-        return found
+        return super().partial_fit(X, y, sample_weight)  # type: ignore[misc, no-any-return]
 
     def __getattr__(self, name: str) -> Any:
         if name == "partial_fit":
