@@ -239,20 +239,21 @@ def small(seeds: int = 2) -> list[str]:
     ]
     fractions = (0.1, 0.2, 0.3, 0.35, 0.4, 0.45, 0.48)
     kinds = ("both", "one", "columns", "exponential")
-    cases = [(n, r, given) for n, r in ((60, 5), (120, 3)) for given in (True, False)]
+    cases = [(n, r, given) for n, r in ((60, 5), (120, 3)) for given in (r, r + 1, None)]
     for size, rank, given in cases:
         outcomes, began = [], time.process_time()
         for kind, fraction, noise, seed in product(kinds, fractions, (0.0, 0.1), range(seeds)):
             rng = np.random.default_rng(seed)
             low = rng.standard_normal((size, rank)) @ rng.standard_normal((rank, size))
             data, clean = _small(low, fraction, kind, noise, rng)
-            found = lt.robust_pca(data, rank if given else None)
+            found = lt.robust_pca(data, given)
             bar = max(1e-8, 3 * noise * float(np.sqrt(rank * (2 * size - rank) / clean)))
             right = _error(found.low_rank.to_dense(), low) < bar
             outcomes.append((right, found.status.name == "CONVERGED"))
         called = sum(c for _, c in outcomes)
         false = sum(c and not r for r, c in outcomes)
-        name = f"{size} x {size}, rank {rank}{'' if given else ' not given'}"
+        told = {rank: "", None: " not given"}.get(given, f", {given} given")
+        name = f"{size} x {size}, rank {rank}{told}"
         lines.append(
             f"| {name} | {len(outcomes)} | {sum(r for r, _ in outcomes)} | {called} | {false} "
             f"| {time.process_time() - began:.0f} |"

@@ -116,6 +116,31 @@ def test_the_rank_is_found():
     np.testing.assert_allclose(np.sort(np.abs(np.asarray(result.weights)))[:4], 0, atol=1e-8)
 
 
+def test_the_certificate_says_whether_the_rank_one_detector_has_a_gap(tmp_path):
+    _, tensor = planted(8, 20, 4, 0)
+    exact = lt.decompose(tensor, 20, algorithm="foobi", random_state=0)
+    certificate = exact.certificate
+    assert certificate.eigenvalue_ratio == exact.eigenvalue_ratio < 1e-6
+    assert "Rank-one detector" in str(certificate)
+    assert certificate.to_dict()["eigenvalue_ratio"] == exact.eigenvalue_ratio
+    assert lt.load(exact.save(tmp_path / "exact.npz")).eigenvalue_ratio == exact.eigenvalue_ratio
+    noise = lt.decompose(
+        lt.symmetrize(np.random.default_rng(0).standard_normal((8,) * 4)), 20, algorithm="foobi"
+    )
+    assert noise.certificate.eigenvalue_ratio > 0.3
+    marked = [s.level for s in noise.certificate.statements if s.topic == "Rank-one detector"]
+    assert marked == ["caution"]
+    assert lt.decompose(tensor, 20, symmetric=True).certificate.eigenvalue_ratio is None
+
+
+@pytest.mark.parametrize("options", [{}, {"symmetric": True}, {"algorithm": "foobi"}])
+def test_no_signal_is_told(options):
+    with pytest.warns(UserWarning, match="no signal"):
+        found = lt.decompose(np.zeros((4,) * 4), 3, **options)
+    assert found.certificate.verdict == "unstable"
+    assert "the data are zero" in str(found.certificate)
+
+
 @pytest.mark.parametrize("algorithm", [Foobi(), SubspacePower(), Tensorization()])
 def test_zero_and_deficient_tensors(algorithm):
     order = 5 if isinstance(algorithm, Tensorization) else 4

@@ -174,7 +174,8 @@ def test_matrices_come_as_singular_triplets():
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4, 5)])
 @pytest.mark.parametrize("rank", [None, 2])
 def test_zero_is_zero(shape, rank):
-    found = lt.robust_pca(np.zeros(shape), rank)
+    with pytest.warns(UserWarning, match="no signal"):
+        found = lt.robust_pca(np.zeros(shape), rank)
     assert not found.low_rank.to_dense().any()
     assert found.sparse.nnz == 0
 
@@ -195,6 +196,37 @@ def test_no_wrong_answer_is_called_converged(kind, fraction, rank):
     low, _, data = planted((60, 60), 5, fraction, 0, kind)
     found = lt.robust_pca(data, rank)
     assert found.status is Status.UNCONFIRMED or error(found, low) < 1e-8
+
+
+@pytest.mark.filterwarnings("ignore::latensor.ConvergenceWarning")
+@pytest.mark.parametrize("rank", [5, 6, 7, None])
+@pytest.mark.parametrize(("fraction", "seed"), [(0.1, 3), (0.1, 4), (0.2, 2), (0.2, 3)])
+def test_directions_that_meet_errors_of_a_few_slices_are_not_believed(fraction, seed, rank):
+    # Ranks above the true one were met exactly in four of five entries, off by .3 and CONVERGED.
+    rng = np.random.default_rng(seed)
+    low = rng.standard_normal((60, 5)) @ rng.standard_normal((5, 60))
+    size = 10 * np.abs(low).mean()
+    hit = rng.random(low.shape) < fraction
+    data = low + np.where(hit, rng.uniform(-size, size, low.shape), 0.0)
+    found = lt.robust_pca(data, rank)
+    assert found.status is Status.UNCONFIRMED or error(found, low) < 1e-8
+    if fraction == 0.1 and rank in (5, 6):
+        assert found.rank == 5
+
+
+@pytest.mark.filterwarnings("ignore::latensor.ConvergenceWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("noise", [0.0, 0.1])
+def test_errors_that_were_taken_for_noise_are_not_believed(noise, seed):
+    # Every column has errors with a probability of its own: a rank of one, without any error, and
+    # noise of four times the data left half of each column's entries close together, off zero.
+    rng = np.random.default_rng(seed)
+    low = rng.standard_normal((60, 5)) @ rng.standard_normal((5, 60))
+    hit = rng.random(low.shape) < rng.uniform(0, 0.8, 60)
+    data = low + np.where(hit, 10 * np.abs(low).mean(), 0.0)
+    data += noise * low.std() * rng.standard_normal(low.shape)
+    found = lt.robust_pca(data)
+    assert found.status is Status.UNCONFIRMED or error(found, low) < 0.2
 
 
 HIDDEN_ROW = np.ones((6, 5), bool)

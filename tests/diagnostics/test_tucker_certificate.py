@@ -52,8 +52,17 @@ def test_what_the_data_cannot_tell_is_said_to_be_unknown():
     whole = lt.tucker(np.random.default_rng(4).normal(size=(3, 4, 5)), (3, 4, 5)).certificate
     assert whole.noise is None
     assert "not known" in str(whole)
-    zero = lt.tucker(np.zeros((3, 4, 5)), 2).certificate
-    assert zero.angles is None
+
+
+def test_directions_without_any_weight_are_not_determined():
+    with pytest.warns(UserWarning, match="no signal"):
+        zero = lt.tucker(np.zeros((3, 4, 5)), 2).certificate
+    assert zero.verdict == "unstable"
+    assert "the data are zero" in str(zero)
+    # Exact, but of lower ranks than the core has: the last direction of each mode is rounding.
+    signal = np.einsum("ia,ja,ka", *(np.random.default_rng(5).random((d, 2)) for d in SHAPE))
+    assert lt.tucker(signal, 2, random_state=0).certificate.verdict == "stable"
+    assert lt.tucker(signal, 3, random_state=0).certificate.verdict == "unstable"
 
 
 def test_nonnegative_factors_are_not_called_unique():

@@ -17,7 +17,6 @@ _HOMES = {
     "constraints": None,
     "AlternatingLeastSquares": "algorithms.als",
     "Foobi": "algorithms.foobi",
-    "FoobiDecomposition": "algorithms.foobi",
     "GaussNewton": "algorithms.gauss_newton",
     "SimultaneousDiagonalization": "algorithms.jennrich",
     "JointDecomposition": "algorithms.joint_diagonalization",

@@ -3,7 +3,6 @@
 from latensor.decomposition import constraints as constraints
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares as AlternatingLeastSquares
 from latensor.decomposition.algorithms.foobi import Foobi as Foobi
-from latensor.decomposition.algorithms.foobi import FoobiDecomposition as FoobiDecomposition
 from latensor.decomposition.algorithms.gauss_newton import GaussNewton as GaussNewton
 from latensor.decomposition.algorithms.jennrich import (
     SimultaneousDiagonalization as SimultaneousDiagonalization,

@@ -41,6 +41,7 @@ from latensor.decomposition.setup import (
     check_ridge,
     of_same_kind,
     stated_residual,
+    warn_of_zero,
 )
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
@@ -100,7 +101,8 @@ def decompose(
     """The best sum of `rank` outer products for a tensor (CP, CANDECOMP, PARAFAC; monograph 3.2).
 
     The answer is the same for the same seed, and scales with the tensor. All-zero, constant and
-    rank-deficient tensors have valid answers, with components of weight zero.
+    rank-deficient tensors have valid answers, with components of weight zero; of an all-zero one a
+    warning says that there is no signal.
 
     Parameters
     ----------
@@ -192,6 +194,7 @@ def decompose(
         problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
     result = replace(result, residual=residual)
+    warn_of_zero(problem.squared_norm)
     if result.status is Status.MAX_ITER and is_exact(result) and not ridge:
         result = replace(result, status=Status.CONVERGED)  # rounding hid it from the proof
     return replace(

@@ -167,6 +167,9 @@ class Decomposition(FittedTensor):
     held_out_error : float or None, where entries were missing: the norm of what a fit to all
         observed entries but a few missed at these, relative to theirs. It is what to expect where
         nothing was observed; None where too few entries were observed to leave any out
+    eigenvalue_ratio : float or None, of `Foobi`: the k-th smallest eigenvalue of its rank-one
+        detector over the next one. Zero to rounding where the tensor is a sum of k components,
+        near 1 where noise or too many components hide them
 
     Examples
     --------
@@ -189,6 +192,7 @@ class Decomposition(FittedTensor):
     mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
     method: str = field(default="", repr=False)
     held_out_error: float | None = field(default=None, repr=False)
+    eigenvalue_ratio: float | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> Certificate:

@@ -21,7 +21,7 @@ from latensor.decomposition.optimize.problem import (
 )
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.subspace.compression import wide_shape
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, warn_caller
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
@@ -31,6 +31,16 @@ from latensor.tensors.interoperability import from_pyttb
 # Entries up to which a pass over all of them costs next to nothing: residuals of results are
 # computed one by one, and starts compared.
 CHEAP_ENTRIES = 1 << 17
+
+
+def warn_of_zero(norm: float) -> None:
+    """Say that there is no signal, where the norm of the data is zero."""
+    if norm == 0.0:
+        warn_caller(
+            "there is no signal: all entries are zero, so are all weights, and the vectors mean "
+            "nothing",
+            UserWarning,
+        )
 
 
 def as_tensor(tensor: object, name: str = "tensor") -> Contractible:

@@ -73,6 +73,7 @@ class Certificate(Findings):
     observed : int or None, the number of observed entries where there is a mask
     sufficient : int or None, how many of them suffice in practice where they are drawn evenly
     held_out_error : float or None, relative error at observed entries that were left out of a fit
+    eigenvalue_ratio : float or None, at the gap of the rank-one detector, where `Foobi` was used
     uniqueness : Uniqueness, with the k-ranks
     condition : ConditionNumber of the decomposition
     core_consistency : float or None, in per cent; needs the tensor
@@ -104,6 +105,7 @@ class Certificate(Findings):
     status: Status | None = None
     sufficient: int | None = None
     held_out_error: float | None = None
+    eigenvalue_ratio: float | None = None
 
     @property
     def headline(self) -> str:
@@ -224,6 +226,7 @@ def certify(
         status=getattr(decomposition, "status", None),
         sufficient=None if seen is None else sufficient_entries(components.shape, components.rank),
         held_out_error=getattr(decomposition, "held_out_error", None),
+        eigenvalue_ratio=getattr(decomposition, "eigenvalue_ratio", None),
     )
 
 

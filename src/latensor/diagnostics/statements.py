@@ -22,6 +22,9 @@ SUMMARIES = {
 # Fraction of the energy left over above which the reader is told that the components are little of
 # it.
 _UNEXPLAINED = 0.5
+# The ratio of eigenvalues up to which FOOBI's null space is told from the rest: of 96 tensors (d 10
+# and 12, k 20 to 35, noise of 0 to .5) all 36 below had every component, of the 60 above 12.
+_DETECTED = 0.3
 
 
 def statements(certificate: Certificate) -> tuple[Statement, ...]:
@@ -30,6 +33,7 @@ def statements(certificate: Certificate) -> tuple[Statement, ...]:
         _fit,
         _convergence,
         _held_out,
+        _detector,
         _uniqueness,
         _stability,
         _consistency,
@@ -64,8 +68,12 @@ def _percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def fit(residual: float | None, observed: int | None, advice: str) -> Statement:
+def fit(
+    residual: float | None, observed: int | None, advice: str, is_zero: bool = False
+) -> Statement:
     """How much of the data the model explains, and what to do where that is little."""
+    if is_zero and not residual:
+        return Statement("Fit", BAD, "the data are zero: there is nothing to find in them.")
     if residual is None:
         return Statement(
             "Fit", UNKNOWN, "not known. Give the tensor, or the result of lt.decompose."
@@ -109,7 +117,7 @@ def convergence(status: Status | None) -> Statement | None:
 
 def _fit(certificate: Certificate) -> Statement:
     advice = "Raise the rank, or see what lt.select_rank finds."
-    return fit(certificate.residual, certificate.observed, advice)
+    return fit(certificate.residual, certificate.observed, advice, not any(certificate.weights))
 
 
 def _convergence(certificate: Certificate) -> Statement | None:
@@ -138,6 +146,22 @@ def _held_out(certificate: Certificate) -> Statement | None:
     text = f"expect an error of {error:.2g} of their norm, as at entries left out of the fit."
     # The error was measured, so that few entries are no reservation about it.
     return Statement("Missing entries", GOOD, f"{text} {count}." if few else text)
+
+
+def _detector(certificate: Certificate) -> Statement | None:
+    ratio = certificate.eigenvalue_ratio
+    if ratio is None:
+        return None
+    count = _count(certificate.rank)
+    text = f"the rank-one detector has {count} at a ratio of eigenvalues of {ratio:.2g}"
+    if ratio <= _DETECTED:
+        return Statement("Rank-one detector", GOOD, f"{text}: they stand apart from the rest.")
+    return Statement(
+        "Rank-one detector",
+        CAUTION,
+        f"{text} (1 where nothing tells them from noise): some may be missing. Compare with "
+        "algorithm='subspace_power', or with \"auto\".",
+    )
 
 
 def _uniqueness(certificate: Certificate) -> Statement:

@@ -63,7 +63,7 @@ class TuckerCertificate(Findings):
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         return present(
-            fit(self.residual, self.observed, "Raise the ranks."),
+            fit(self.residual, self.observed, "Raise the ranks.", self.strength == 0.0),
             convergence(self.status),
             self._bases(),
             self._stability(),
@@ -125,6 +125,7 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
     """
     factors = [None if f is None else to_host(f) for f in found.factors]
     core = to_host(found.core)
+    epsilon = float(np.finfo(core.dtype).eps)
     core = core.astype(np.complex128 if np.iscomplexobj(core) else np.float64)
     orthogonal = True
     for mode, factor in enumerate(factors):
@@ -140,6 +141,8 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
     free = math.prod(ranks) + sum(r * (d - r) for d, r in zip(shape, ranks, strict=True))
     noise, angles, strength = None, None, None
     largest = float(np.abs(core).max(initial=0.0))
+    if largest == 0.0:
+        angles, strength = (math.inf,) * len(shape), 0.0
     if entries > free and largest > 0.0 and found.residual < 1.0:
         norm = largest * float(np.linalg.norm(core / largest))
         fraction = entries / math.prod(shape)
@@ -147,7 +150,7 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
         left = norm * math.sqrt(fraction) * found.residual / math.sqrt(1.0 - found.residual**2)
         noise = left / math.sqrt(entries - free)
         angles = tuple(
-            _angle(core / largest, mode, d, noise / largest / math.sqrt(fraction))
+            _angle(core / largest, mode, d, noise / largest / math.sqrt(fraction), epsilon)
             for mode, d in enumerate(shape)
         )
         reach = math.sqrt(math.prod(ranks))
@@ -157,13 +160,14 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
                              strength, found.status, orthogonal)  # fmt: skip
 
 
-def _angle(core: np.ndarray, mode: int, dimension: int, noise: float) -> float:
+def _angle(core: np.ndarray, mode: int, dimension: int, noise: float, epsilon: float) -> float:
     rank = core.shape[mode]
-    if rank == dimension or noise == 0.0:
+    if rank == dimension:
         return 0.0
     unfolded = np.moveaxis(core, mode, 0).reshape(rank, -1)
     values = np.linalg.svd(unfolded, compute_uv=False)
     weakest = float(values[-1]) if len(values) == rank else 0.0
-    if weakest == 0.0:
+    # A direction of rounding is any direction, with noise or without.
+    if weakest <= max(core.shape) * epsilon * float(values[0]):
         return math.inf
     return noise * math.sqrt(dimension - rank) / weakest

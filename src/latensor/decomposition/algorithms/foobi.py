@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,20 +19,6 @@ from latensor.decomposition.result import Decomposition
 
 # The detector has k^2 (k + 1)^2 / 4 entries: 200 MB at this rank. k = 92 takes 8 s and 400 MB.
 _LARGEST_RANK = 100
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class FoobiDecomposition(Decomposition):
-    """A decomposition by FOOBI, with the evidence that its algebra holds.
-
-    Attributes
-    ----------
-    eigenvalue_ratio : float, of the k-th to the (k + 1)-th smallest eigenvalue of the rank-one
-        detector: 1e-8 and less where the tensor is a sum of k components, near 1 where noise or too
-        many components hide them
-    """
-
-    eigenvalue_ratio: float = float("nan")
 
 
 @dataclass(frozen=True)
@@ -61,7 +47,7 @@ class Foobi:
         rank: int,
         rng: np.random.Generator,
         callback: Callback | None = None,
-    ) -> FoobiDecomposition:
+    ) -> Decomposition:
         """Decompose a symmetric real tensor of order 4.
 
         Parameters
@@ -75,16 +61,15 @@ class Foobi:
         data = symmetric_tensor(tensor, name)
         array, rank = fourth_order(data, rank, name)
         rank_at_most(rank, _LARGEST_RANK, name, "for time and memory", "SubspacePower")
-        found, ratio = np.zeros((array.shape[0], 0)), float("nan")
+        found, ratio = np.zeros((array.shape[0], 0)), None
         if array.any():
             found, ratio = self._directions(array, rank, rng, machine_epsilon(data.reference))
         result = finish(data, found, rank, rng, callback, self.refine, name)
-        values = {f.name: getattr(result, f.name) for f in fields(Decomposition)}
-        return FoobiDecomposition(**values, eigenvalue_ratio=ratio)
+        return replace(result, eigenvalue_ratio=ratio)
 
     def _directions(
         self, array: Any, rank: int, rng: np.random.Generator, epsilon: float
-    ) -> tuple[Any, float]:
+    ) -> tuple[Any, float | None]:
         """Unit vectors (d, q), q at most `rank`, and the ratio of eigenvalues at the gap."""
         balanced = whitened(array, epsilon)
         dimension = balanced.array.shape[0]
@@ -107,7 +92,7 @@ class Foobi:
         return balanced.directions(bases[np.arange(count), :, largest].T), ratio
 
 
-def _null_matrices(slices: Any) -> tuple[Any, float]:
+def _null_matrices(slices: Any) -> tuple[Any, float | None]:
     """The k symmetric matrices (k, k, k) that the rank-one detector of k matrices sends to zero.
 
     The detector's Gram matrix for pairs (A, B) and (C, E) is 4 (<A, C> <B, E> + <A, E> <B, C>)
@@ -133,7 +118,7 @@ def _null_matrices(slices: Any) -> tuple[Any, float]:
     gram *= scale[:, None] * scale
     last = min(count, len(gram) - 1)
     values, vectors = scipy.linalg.eigh(gram, subset_by_index=(0, last))
-    ratio = float("nan")
+    ratio = None
     if len(values) > count:
         ratio = float(max(values[count - 1], 0.0) / values[count]) if values[count] > 0 else 1.0
     null = np.zeros((count, count, min(count, len(values))))

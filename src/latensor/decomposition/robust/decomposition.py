@@ -16,7 +16,7 @@ from latensor.decomposition.result import Status
 from latensor.decomposition.robust.entries import Entries
 from latensor.decomposition.robust.low_rank import Fit, parameters
 from latensor.decomposition.robust.search import fit_any, fit_given
-from latensor.decomposition.setup import as_tensor
+from latensor.decomposition.setup import as_tensor, warn_of_zero
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
@@ -97,7 +97,8 @@ def robust_pca(
 
     Warns
     -----
-    ConvergenceWarning, where two ways led to different answers.
+    ConvergenceWarning, where two ways led to different answers, or a direction that meets the
+    entries of a few slices only cannot be told from their errors. UserWarning, where all is zero.
 
     Examples
     --------
@@ -131,6 +132,7 @@ def robust_pca(
         host = np.where(observed, host, 0)
     refuse_nonfinite(host, "tensor")
     largest = float(np.abs(host).max())
+    warn_of_zero(largest)
     if largest == 0.0:
         return _zero(data.reference, tuple(data.shape), ranks)
     exponent = int(np.frexp(largest)[1])

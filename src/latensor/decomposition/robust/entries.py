@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from latensor.tensors.entries import unfold
+
 # Entries from which medians and quantiles are taken: their error is then below one percent.
 _SAMPLE = 1 << 14
 # The standard deviation of normal noise over the median of its magnitude.
@@ -71,11 +73,26 @@ class Entries:
 
         Where more than half of them lie close together it is among these, wherever the others are.
         """
-        ordered = np.sort(array.reshape(-1)[self._places])
-        half = ordered.size // 2
-        lengths = ordered[half:] - ordered[: ordered.size - half]
-        first = int(np.argmin(lengths))
-        return float(ordered[first] + ordered[first + half]) / 2, float(lengths[first]) / 2
+        return _shortest_half(array.reshape(-1)[self._places])
+
+    def is_centred(self, array: Any) -> bool:
+        """Whether, in most slices of every mode, the half that lies closest together reaches zero.
+
+        So it does where most entries of a slice are noise. Errors that the model did not see move
+        the other entries of their slice away from zero, each slice by as much as it has errors.
+        """
+        for mode in range(array.ndim):
+            rows = unfold(array, mode)
+            seen = None if self.observed is None else unfold(self.observed, mode) > 0
+            chosen, at = _spread(len(rows)), _spread(rows.shape[1])
+            off = 0
+            for i in chosen:
+                row = rows[i, at] if seen is None else rows[i, seen[i]][: len(at)]
+                middle, width = _shortest_half(row) if row.size > 1 else (0.0, 0.0)
+                off += abs(middle) > width
+            if 2 * off > len(chosen):
+                return False
+        return True
 
     def residual(self, model: Any) -> Any:
         """Values minus model; zero where nothing was observed."""
@@ -119,6 +136,19 @@ class Assessment:
     kept: int
     parameters: int
     exact: bool
+
+
+def _shortest_half(values: Any) -> tuple[float, float]:
+    ordered = np.sort(values)
+    half = ordered.size // 2
+    lengths = ordered[half:] - ordered[: ordered.size - half]
+    first = int(np.argmin(lengths))
+    return float(ordered[first] + ordered[first + half]) / 2, float(lengths[first]) / 2
+
+
+def _spread(count: int) -> Any:
+    """Places among so many, evenly spread, at most the root of a sample of entries."""
+    return np.linspace(0, count - 1, min(count, int(np.sqrt(_SAMPLE)))).astype(np.int64)
 
 
 def assess(entries: Entries, model: Any, parameters: int) -> Assessment:

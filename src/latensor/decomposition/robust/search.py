@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,6 +35,10 @@ _CLEAR = 2.0
 # pure noise does not exceed, relative to its limit: fluctuations are far smaller.
 _ROUNDS, _EDGE = 6, 1.1
 
+# Entries of a direction below this fraction of its largest are zero: the root of rounding, at which
+# fits are exact, with room for their condition.
+_ZERO = 1e-5
+
 
 @dataclass(frozen=True, eq=False)
 class Found:
@@ -46,6 +50,25 @@ class Found:
 
 
 def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
+    """A fit of given ranks, or of the lower ones that explain as much without an odd direction."""
+    found = _search(entries, ranks)
+    local = _local_modes(found.fit) if found.fit.assessment.exact else ()
+    if not local:
+        return found
+    every = range(entries.values.ndim) if entries.values.ndim == 2 else local
+    fewer = tuple(r - (k in every) for k, r in enumerate(found.fit.core.shape))
+    if min(fewer) > 0:
+        lower = fit_given(entries, fewer)
+        found = replace(found, n_iter=found.n_iter + lower.n_iter)
+        # By chance a direction meets one entry more for each of its parameters.
+        one, other = found.fit.assessment, lower.fit.assessment
+        gained = OVERDETERMINED * (one.parameters - other.parameters)
+        if lower.status is Status.CONVERGED and other.exact and one.kept - other.kept < gained:
+            return replace(lower, n_iter=found.n_iter)
+    return replace(found, status=Status.UNCONFIRMED)
+
+
+def _search(entries: Entries, ranks: tuple[int, ...]) -> Found:
     """A fit of given ranks: exact, or confirmed by a second way, or the best of four."""
     ways = _ways(entries)
     tried: list[Fit] = []
@@ -81,8 +104,8 @@ def fit_any(entries: Entries) -> Found:
         found = _next_to(entries, pursuit.low_rank)(positive)
         n_iter += found.n_iter
         found = _without_excess(found, _next_to(entries, pursuit.low_rank))
-        excess = _ranks_by_gap(found) != found.core.shape or _follows_one_slice(found)
-        if found.assessment.exact and not excess:
+        excess = _ranks_by_gap(found) != found.core.shape
+        if found.assessment.exact and not excess and not _local_modes(found):
             return Found(found, Status.CONVERGED, n_iter)
     # Noise makes every direction positive: those before the widest gap, then what the fit says.
     counts = [_count(s) for s in pursuit.spectra]
@@ -102,8 +125,9 @@ def fit_any(entries: Entries) -> Found:
     if ranks != first:
         given = fit_given(entries, ranks)
         n_iter += given.n_iter
-    stable = given.fit.assessment.exact or _ranks_by_noise(entries, given.fit) == ranks
-    stable &= not _follows_one_slice(given.fit)
+    stable = given.fit.assessment.exact or (
+        _ranks_by_noise(entries, given.fit) == ranks and not _follows_one_slice(given.fit)
+    )
     return Found(given.fit, given.status if stable else Status.UNCONFIRMED, n_iter)
 
 
@@ -113,6 +137,35 @@ def _follows_one_slice(fit: Fit) -> bool:
     Where no rank was asked for, nothing tells such a direction from errors of that slice.
     """
     return any(float((factor**2).sum(axis=1).max()) > 0.5 for factor in fit.factors)
+
+
+def _local_modes(fit: Fit) -> tuple[int, ...]:
+    """The modes of an exact fit of which some direction is zero in most slices.
+
+    A rank above the true one leaves directions that meet errors of a few slices and vanish in all
+    others. Directions of a generic mode vanish in as many slices as there are other directions.
+    """
+    return tuple(k for k, factor in enumerate(fit.factors) if _zeros(factor) > 0.5)
+
+
+def _zeros(factor: Any) -> float:
+    """The largest fraction of zeros of a direction in the span of orthonormal columns.
+
+    Found by reweighted least squares from the directions next to single slices, of which the
+    slices with most weight are tried.
+    """
+    weight = (factor**2).sum(axis=1)
+    most = 0.0
+    for slice_ in np.argsort(-weight, kind="stable")[: 2 * factor.shape[1]]:
+        direction = np.abs(factor @ factor[slice_])
+        for halvings in range(1, 31):
+            size = np.maximum(direction / max(direction.max(), 1e-300), 0.5**halvings)
+            _, vectors = np.linalg.eigh((factor / size[:, None]).T @ factor)
+            direction = np.abs(factor @ vectors[:, 0])
+        most = max(most, float((direction <= _ZERO * direction.max()).mean()))
+        if most > 0.5:
+            break
+    return most
 
 
 def _testable(entries: Entries, ranks: tuple[int, ...]) -> bool:
@@ -197,8 +250,9 @@ def _credible(entries: Entries, fit: Fit) -> bool:
     entries of an n x m matrix disturbs it by singular values up to sigma (sqrt(n) + sqrt(m)) /
     sqrt(p).
     """
-    middle, width = entries.shortest_half(entries.residual(fit.dense()))
-    if not fit.converged or 2 * abs(middle) > width:
+    rest = entries.residual(fit.dense())
+    middle, width = entries.shortest_half(rest)
+    if not fit.converged or 2 * abs(middle) > width or not entries.is_centred(rest):
         return False
     size = entries.values.size
     sigma = fit.assessment.noise * float(np.sqrt(size / max(fit.assessment.kept, 1)))

@@ -13,7 +13,7 @@ from latensor.arrays import Array, Namespace, RandomState, generator, like, reso
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import FittedTensor, Status
-from latensor.decomposition.setup import as_tensor
+from latensor.decomposition.setup import as_tensor, warn_of_zero
 from latensor.decomposition.tucker.arguments import (
     Method,
     check_method,
@@ -199,6 +199,7 @@ def tucker(
         data = DenseTensor(xp.where(observed, data.array, xp.zeros_like(data.array)))
     exact = None if nonnegative else orthonormal_form(xp, data, rule.ranks)
     source, energy, scale = rescaled(xp, data if exact is None else DenseTensor(exact.core))
+    warn_of_zero(energy)
     if energy == 0.0:
         return _finish(_zero(xp, data, rule), 0.0, Status.CONVERGED, Monitor(0.0))
     if nonnegative:
