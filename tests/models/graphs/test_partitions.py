@@ -1,6 +1,7 @@
 """Communities of a network whose rows stand in partitions: the same fit, what is sent, refused."""
 
 import itertools
+import json
 import pickle
 
 import dask.array
@@ -120,6 +121,25 @@ def test_partitions_give_what_the_matrix_gives(matrix, k):
         assert found.directed_ is whole.directed_
         assert str(found.certificate_) == str(whole.certificate_)
     assert model(k, directed=True).fit(parts(matrix, 200)).directed_
+
+
+def test_rows_as_lists_of_neighbours_in_files(tmp_path):
+    weighted = PLANTED * 0.1
+    whole = model(refine=2).fit(weighted)
+    for number, (a, b) in enumerate(((0, 350), (350, 600))):
+        with open(tmp_path / f"{number}.jsonl", "w") as stream:
+            for i in range(a, b):
+                row = weighted[[i]]
+                record = {"to": row.indices.tolist(), "weight": row.data.tolist()}
+                stream.write(json.dumps(record) + "\n")
+    files = {"words": "to", "counts": "weight", "n_features": 600}
+    source = lt.sources.shards(str(tmp_path / "*.jsonl"), **files)
+    found = model(refine=2).fit(source)
+    assert np.abs(found.membership_ - whole.membership_).max() < 1e-8
+    labels = np.concatenate(list(found.predict(source)))
+    assert np.array_equal(labels, found.predict(weighted))
+    with pytest.raises(InvalidInputError, match="of a network, nodes"):
+        model().fit(lt.sources.shards(str(tmp_path / "*.jsonl"), words="to"))
 
 
 def test_answers_of_collections_are_collections():
