@@ -24,6 +24,8 @@ import numpy as np
 import latensor as lt
 from latensor.engines.tree import joined, total
 from latensor.estimation.run import Counted
+from latensor.models.graphs.nodes import Nodes
+from latensor.models.graphs.sums import ExplainedEdges, PartSums
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
@@ -204,6 +206,7 @@ def messages() -> None:
             points,
         ),
     }
+    cases |= _of_networks()
     print("| message | bytes home | frame out | made ready (s) | merge (s) |")
     print("|---|---|---|---|---|")
     for name, (start, units) in cases.items():
@@ -219,6 +222,23 @@ def messages() -> None:
             f"| {name} | {home / 1e6:.2f} MB | {out / 1e6:.2f} MB | "
             f"{ready:.3f} | {time.process_time() - begin:.3f} |"
         )
+
+
+def _of_networks() -> dict[str, tuple[Any, Batch]]:
+    """10,000 of 100,000 nodes, k = 10 communities."""
+    import scipy.sparse
+
+    n, own, k = 100_000, 10_000, 10
+    edges = scipy.sparse.random_array((own, n), density=20 / n, rng=np.random.default_rng(1))
+    rows = scipy.sparse.csr_array(edges)
+    units = Batch((rows,), np.ones(own), np.arange(own, dtype=np.uint64))
+    part, weights, block = np.zeros(n, dtype=np.int64), np.ones((n, k)), np.ones((k, k))
+    found: dict[str, tuple[Any, Batch]] = {}
+    for name, directed in (("", False), (", directed", True)):
+        nodes = Nodes(n, np.array([0]), directed)
+        found[f"views of nodes, q = 15{name}"] = PartSums(nodes, part, 3, np.ones((n, 15))), units
+        found[f"step of communities, k = 10{name}"] = ExplainedEdges(nodes, weights, block), units
+    return found
 
 
 def many_partitions(count: int = 1000) -> None:

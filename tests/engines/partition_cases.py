@@ -32,6 +32,8 @@ TENSOR_LABELS = (TENSORS[:, 0, 0] + TENSORS[:, 1, 1] > np.tile([0, 0, 1, -1], 15
 TENSOR_KINDS = TENSOR_LABELS + (TENSORS[:, 2, 2] > np.tile([0.5, 0], 300))
 UNITS = lt.datasets.make_network(900, 3, 2, activation="tanh", random_state=0)
 LABELS = (UNITS.y > np.median(UNITS.y)).astype(float)
+NETWORK = lt.datasets.make_block_model(900, 3, degree=40, random_state=0).adjacency
+DIRECTED = lt.datasets.make_block_model(640, 2, degree=20, directed=True, random_state=1).adjacency
 WORDS = [f"word{number:02d}" for number in range(60)]
 
 
@@ -227,6 +229,22 @@ CASES = {
         (TOPICS,),
         "components_",
         0.05,
+    ),
+    "communities": (
+        lt.MixedMembershipBlockModel,
+        {"n_components": 3, "random_state": 0},
+        rows(NETWORK),
+        (NETWORK,),
+        "membership_",
+        1e-8,
+    ),
+    "directed communities": (
+        lt.MixedMembershipBlockModel,
+        {"n_components": 2, "random_state": 0},
+        rows(DIRECTED),
+        (DIRECTED,),
+        "membership_",
+        1e-8,
     ),
     "single": (
         lt.SingleTopic,

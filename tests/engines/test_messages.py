@@ -10,7 +10,6 @@ import scipy.sparse
 import latensor as lt
 from engines.partition_cases import Watching
 from latensor.engines.tree import aligned_groups, joined, total
-from latensor.exceptions import InvalidInputError
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, CrossCovarianceSums, ThirdPowerSums
@@ -179,9 +178,3 @@ def test_progress_is_told_once_a_partition():
     model.fit(lt.sources.partitions(counts))
     assert ("reading", 0.5) in told
     assert ("refinement", 1.0) in told
-
-
-def test_a_network_has_no_partitions():
-    parts = lt.sources.partitions([[np.eye(4)], [np.eye(4)]])
-    with pytest.raises(InvalidInputError, match="a network is one sample"):
-        lt.MixedMembershipBlockModel(2).fit(parts)

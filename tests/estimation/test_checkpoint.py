@@ -124,6 +124,22 @@ def test_saving_takes_a_fiftieth_of_the_time(tmp_path, monkeypatch):
     assert 0 < spent[0] <= 0.021 * clock[0]
 
 
+def test_a_save_waits_for_the_time_that_its_bytes_need(tmp_path, monkeypatch):
+    """The first sums may be large: 10 MB at 50 MB/s are due after 10 s, not after half a second."""
+    clock, written = [0.0], []
+    monkeypatch.setattr(checkpoint.time, "monotonic", lambda: clock[0])
+    found = checkpoint.Checkpoint(tmp_path, {})
+    monkeypatch.setattr(checkpoint, "write_value", lambda *given: written.append(clock[0]))
+    large = np.zeros(10_000_000 // 8)
+    for number in range(1, 30):
+        clock[0] += 0.5
+        found.put(f"{number:04d} fold", large if number == 1 else number)
+        part = found.part(f"{number:04d} fold")
+        if part.is_due:
+            part.save({"done": number})
+    assert 10 < written[0] <= 11
+
+
 def test_files_hold_no_code(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_SPARING", 0)
     mixture().fit([ROWS[:1500], ROWS[1500:]], checkpoint=tmp_path)

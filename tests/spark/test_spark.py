@@ -14,6 +14,7 @@ import latensor as lt
 from engines.partition_cases import (
     CASES,
     MIXED,
+    NETWORK,
     SINGLE,
     SYMBOLS,
     WORDS,
@@ -132,6 +133,35 @@ def test_texts_counts_and_sequences(spark):
     expected = chain.predict_proba(np.asarray(chances["symbols"])[:, None])
     assert np.allclose(chances["predict_proba"], expected)
     spark.conf.unset("spark.sql.execution.arrow.maxRecordsPerBatch")
+
+
+def test_networks_as_vectors_and_as_edges_grouped_by_node(spark):
+    from pyspark.ml.linalg import Vectors
+    from pyspark.sql import functions as f
+
+    network = NETWORK[:300, :300]
+    n, edges = network.shape[0], network.tocoo()
+    model = lt.MixedMembershipBlockModel(2, random_state=0, refine=1)
+    whole = model.fit(network).membership_
+    rows = [
+        (i, Vectors.sparse(n, network[[i]].indices.tolist(), network[[i]].data.tolist()))
+        for i in range(n)
+    ]
+    frame = spark.createDataFrame(rows, ["node", "features"]).coalesce(3)
+    source = lt.sources.from_spark(frame, "features")
+    assert np.abs(model.fit(source).membership_ - whole).max() < 1e-8
+    answers = model.predict_proba(lt.sources.from_spark(frame, ["features"])).collect()
+    found = np.array([row["predict_proba"] for row in answers])
+    assert np.abs(found - model.predict_proba(network)).max() < 1e-12
+    triples = zip(edges.row.tolist(), edges.col.tolist(), edges.data.tolist(), strict=True)
+    listed = spark.createDataFrame(list(triples), ["node", "to", "weight"]).repartition(3)
+    lists = f.collect_list("to").alias("to"), f.collect_list("weight").alias("weights")
+    grouped = spark.range(n).withColumnRenamed("id", "node")
+    grouped = grouped.join(listed.groupBy("node").agg(*lists), "node", "left").orderBy("node")
+    source = lt.sources.from_spark(grouped.cache(), words="to", counts="weights", n_features=n)
+    assert np.abs(model.fit(source).membership_ - whole).max() < 1e-8
+    with pytest.raises(InvalidInputError, match="group the edges by their first node"):
+        model.fit(lt.sources.from_spark(listed, ["node", "to"]))
 
 
 class Slowly:

@@ -97,7 +97,7 @@ class UnitInference:
             read = TextReader.of(words, self.model.vocabulary_)(documents)
             assert read is not None
             return method(read[0][0])
-        if self.kind is Kind.ROWS:
+        if self.kind in (Kind.ROWS, Kind.GRAPH):
             rows = batch[0] if isinstance(batch, tuple) else batch
             if scipy.sparse.issparse(rows) and not self.model._takes_sparse:
                 rows = rows.toarray()

@@ -104,7 +104,15 @@ def _checked(matrix: Any) -> Any:
             f"adjacency is of shape {matrix.shape}: expected a square matrix, one row and one "
             "column for each of at least 2 nodes (for edges give an (m, 2) array)"
         )
-    matrix = matrix.astype(np.float64)
+    matrix = edges_of_rows(matrix)
+    matrix.setdiag(0.0)
+    matrix.eliminate_zeros()
+    return matrix
+
+
+def edges_of_rows(rows: Any) -> Any:
+    """Rows of an adjacency (b, n) as float64 CSR of their own memory, weights above 0."""
+    matrix = scipy.sparse.csr_array(rows, dtype=np.float64, copy=True)
     matrix.sum_duplicates()
     if not np.isfinite(matrix.data).all():
         raise InvalidInputError(
@@ -115,14 +123,5 @@ def _checked(matrix: Any) -> Any:
             f"Negative values in data: adjacency holds a weight of {matrix.data.min():g}, expected "
             "numbers from 0 on"
         )
-    matrix.setdiag(0.0)
     matrix.eliminate_zeros()
-    matrix.sort_indices()
     return matrix
-
-
-def is_symmetric(matrix: Any) -> bool:
-    """Whether every edge goes both ways."""
-    gap = abs(matrix - matrix.T)
-    largest = float(matrix.data.max()) if matrix.nnz else 0.0
-    return bool(gap.nnz == 0 or gap.max() <= 1e-10 * largest)

@@ -37,8 +37,8 @@ class Layout:
     columns : numeric columns, or one column of lists or vectors
     text : column of running text
     words, counts : columns of lists: the numbers of the words of a document, and how often each
-        occurs (once by default)
-    n_features : int, the number of different words
+        occurs (once by default); of a network the neighbours of a node, and the weights of edges
+    n_features : int, the number of different words, or of nodes
     vocabulary : the words, for texts those that are counted
     sequence : column that names the sequence of a row; rows of a sequence stand together
     target : columns of the second view of CCA
@@ -172,7 +172,7 @@ def _columns_as(columns: Mapping[str, Any], kind: Kind, layout: Layout) -> Any:
         if layout.text is not None:
             batch = _texts(columns, layout.text)
         elif layout.words is not None:
-            batch = _counted(columns, layout)
+            batch = _counted(columns, layout, np.float32)
         else:
             batch = _matrix(columns, _numeric(columns, layout), layout)
         return (batch, *weights) if weights else batch
@@ -185,7 +185,10 @@ def _columns_as(columns: Mapping[str, Any], kind: Kind, layout: Layout) -> Any:
         names = _numeric(columns, layout)
         if len(names) == 1 and isinstance(_get(columns, names[0]), Lists):
             return _listed_sequences(columns[names[0]], *weights)
-    rows = _matrix(columns, _numeric(columns, layout), layout)
+    if kind is Kind.GRAPH and layout.words is not None:
+        rows = _counted(columns, layout, np.float64)
+    else:
+        rows = _matrix(columns, _numeric(columns, layout), layout)
     if kind is Kind.TARGETED:
         if layout.target is None:
             raise InvalidInputError("target was not named: give target=[...]")
@@ -286,16 +289,18 @@ def _texts(columns: Mapping[str, Any], name: str) -> list[str]:
     return ["" if value is None else value for value in values]
 
 
-def _counted(columns: Mapping[str, Any], layout: Layout) -> Any:
+def _counted(columns: Mapping[str, Any], layout: Layout, dtype: Any) -> Any:
     assert layout.words is not None
     words = _get(columns, layout.words)
     counts = None if layout.counts is None else _get(columns, layout.counts)
     for name, column in ((layout.words, words), (layout.counts, counts)):
         if column is not None and not isinstance(column, Lists):
-            raise InvalidInputError(f"column {name!r} must hold one list of numbers per document")
+            raise InvalidInputError(f"column {name!r} must hold one list of numbers per record")
     width = layout.n_features
     if width is None:
-        raise InvalidInputError("n_features was not given: how many different words are there?")
+        raise InvalidInputError(
+            "n_features was not given: how many different words (of a network, nodes) are there?"
+        )
     numbers = np.asarray(words.values)
     if len(numbers) and (numbers.dtype.kind not in "iu" or numbers.min() < 0):
         raise InvalidInputError(f"column {layout.words!r} must number words from 0 on")
@@ -304,14 +309,14 @@ def _counted(columns: Mapping[str, Any], layout: Layout) -> Any:
             f"column {layout.words!r} holds word {numbers.max()}, but n_features={width}"
         )
     first, last = int(words.offsets[0]), int(words.offsets[-1])
-    values = np.ones(last - first, np.float32)
+    values = np.ones(last - first, dtype)
     if counts is not None:
         if not np.array_equal(np.diff(counts.offsets), np.diff(words.offsets)):
             raise InvalidInputError(
                 f"the lists of {layout.words!r} and {layout.counts!r} differ in length"
             )
         begin, end = int(counts.offsets[0]), int(counts.offsets[-1])
-        values = np.asarray(counts.values[begin:end]).astype(np.float32)
+        values = np.asarray(counts.values[begin:end]).astype(dtype)
     entries = numbers[first:last].astype(np.int32)
     return canonical(values, entries, words.offsets - words.offsets[0], width)
 

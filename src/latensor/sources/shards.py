@@ -219,6 +219,12 @@ class Source:
         return replace(self, salt=salt)
 
 
+def shards_and_positions(keys: Array) -> tuple[Array, Array]:
+    """The shard (n,) of every unit of a fit, and where in the shard it stands (n,), int64."""
+    numbers = keys.astype(np.int64)
+    return numbers >> _POSITIONS, numbers & ((1 << _POSITIONS) - 1)
+
+
 @contextmanager
 def named_errors(shard: Any) -> Iterator[None]:
     """What is wrong with a shard that has a name says which it is."""

@@ -10,6 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import latensor as lt
+from latensor.estimation import checkpoint
 from latensor.models.regression.class_objective import ClassRows
 from latensor.models.regression.design import regression_of_rows
 from latensor.models.regression.losses import ClassLoss
@@ -201,6 +202,49 @@ def test_a_checkpoint_and_a_file_change_no_bit(tmp_path):
     assert np.array_equal(loaded.predict(X), plain.predict(X))
     answers = plain.predict_proba(lt.sources.partitions([[X[:100]], [X[100:]]]))
     assert np.array_equal(np.concatenate(list(answers)), plain.predict_proba(X))
+
+
+class EndedError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("make", [lt.CPClassifier, lt.TuckerClassifier])
+def test_a_checkpoint_keeps_the_last_step_of_a_ridge(tmp_path, monkeypatch, make):
+    """A folder does not grow with the steps, and a fit ended between any two ends the same."""
+    monkeypatch.setattr(checkpoint, "_FIRST_COST", 0.0)
+    monkeypatch.setattr(checkpoint, "_SPARING", 0)
+    X, y = three_classes()
+    parts = lt.sources.partitions([[batch] for batch in cut(X, y)])
+
+    def model(**settings):
+        return make(2, classes=[0, 1, 2], **settings)
+
+    sizes, passes = [], []
+    for steps in (2, 12):
+        folder, seen = tmp_path / str(steps), []
+        model(alpha=1e-4, tol=1e-15, max_iter=steps).fit(
+            parts, checkpoint=folder, callback=lambda name, number, seen=seen: seen.append(name)
+        )
+        passes.append(len(seen))
+        sizes.append(sum(path.stat().st_size for path in folder.iterdir()))
+    assert passes[1] >= passes[0] + 10
+    assert sizes[1] < 1.05 * sizes[0]
+    plain = model().fit(parts)
+    for limit in range(3, 200, 4):
+
+        def end(name, number, limit=limit):
+            if number == limit:
+                raise EndedError
+
+        try:
+            found = model().fit(parts, checkpoint=tmp_path / "kept", callback=end)
+            break
+        except EndedError:
+            continue
+    assert limit > 20
+    assert np.array_equal(found.coef_.to_dense(), plain.coef_.to_dense())
+    assert found.certificate_ == plain.certificate_
+    assert found.n_iter_ == plain.n_iter_
 
 
 def test_streams_keep_their_samples():

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import scipy.sparse
-from scipy.sparse.csgraph import connected_components
 from sklearn.base import ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -18,13 +17,14 @@ from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.row_input import row_source
 from latensor.exceptions import InvalidInputError
 from latensor.models.graphs.certificate import CommunityCertificate
 from latensor.models.graphs.model import BlockModel, GraphState
 from latensor.models.graphs.spectral import normalized_rows
 from latensor.models.graphs.sums import explained
 from latensor.moments.batch import Batch, Kind
-from latensor.sources.graph import is_symmetric, read_graph
+from latensor.sources.graph import edges_of_rows, read_graph
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
@@ -99,6 +99,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "activity_",
             "alpha_",
             "labels_",
+            "directed_",
             "history_",
             "n_components_",
             "n_iter_",
@@ -106,7 +107,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "certificate_",
         }
     )
-    _input_names: ClassVar[tuple[str, ...]] = ("directed_", "node_names_")
+    _input_names: ClassVar[tuple[str, ...]] = ("node_names_",)
     _takes_sparse: ClassVar[bool] = True
     _min_samples: ClassVar[int] = 2
 
@@ -144,13 +145,14 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         callback: Callable[[str, int], object] | None = None,
         checkpoint: PathLike | None = None,
     ) -> Self:
-        """Learn the communities of a network, whose edges are held in memory.
+        """Learn the communities of a network.
 
         Parameters
         ----------
         X : (n, n) adjacency, SciPy sparse or array, weights from 0 on, loops are ignored; a list of
             blocks of its rows; edges (m, 2) or, with weights, (m, 3), of nodes numbered from 0; or
-            a networkx graph
+            a networkx graph. Partitions (`lt.sources`, Dask, Spark) hold rows of the adjacency in
+            the order of the nodes, each with one column per node
         y : ignored
         callback : called with the name and the number of every pass over the nodes
         checkpoint : folder in which an interrupted fit leaves what it has done; needs an integer
@@ -184,15 +186,15 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         ----------
         X : (m, n) edges, from m nodes, fitted or new, to the fitted ones, sparse or dense
         """
-        rows = self._rows(X)
+        _, rows = self._read_new(X)
         weights = self._weights()
         block = np.asarray(self.block_matrix_, dtype=np.float64)
         block = (block + block.T) / 2
-        reached, expected = weights @ block, block @ weights.sum(axis=0)
+        expected = block @ weights.sum(axis=0)
         alpha = np.asarray(self.alpha_, dtype=np.float64)
         own = np.full((rows.shape[0], len(block)), 1 / len(block))
         for _ in range(_STEPS):
-            fractions, _logs = explained(rows, own, weights, reached)
+            fractions, _logs = _explained(rows, own @ block, weights)
             counts = own * (fractions @ block.T)
             kept = np.maximum(counts - np.maximum(1 - alpha, 0.0), 0.0)
             few = ~(kept.sum(axis=1) > 0)
@@ -227,7 +229,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             )
         weights, block = self._weights(), np.asarray(self.block_matrix_, dtype=np.float64)
         if pairs is None:
-            _, logs = explained(matrix, weights, weights, weights @ block.T)
+            _, logs = _explained(matrix, weights @ block, weights)
             sizes, n = weights.sum(axis=0), len(weights)
             total = logs.sum() - sizes @ block @ sizes
             return float((total + ((weights @ block) * weights).sum()) / (n * (n - 1)))
@@ -258,39 +260,32 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         check_is_fitted(self)
         return np.ascontiguousarray(self.membership_ * self.activity_[:, None], dtype=np.float64)
 
-    def _rows(self, X: object) -> Any:
-        _, host = self._read_new(X)
-        rows = scipy.sparse.csr_array(host).astype(np.float64)
-        if rows.nnz and rows.data.min() < 0:
-            raise InvalidInputError("Negative values in data: edges have weights from 0 on")
-        rows.sort_indices()
-        return rows
+    def _accepted_rows(self) -> Callable[[Any], Any]:
+        return edges_of_rows
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         if isinstance(X, Partitioned):
-            raise InvalidInputError(
-                f"X has {X.n_partitions} partitions: a network is one sample, whose nodes all "
-                "depend on each other, and its edges are held in memory; give them as a sparse "
-                "matrix or as an array of edges (m, 2)"
-            )
-        matrix, names = read_graph(X)
-        n = matrix.shape[0]
+            self.node_names_ = None
+            source = row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
+        else:
+            source = self._whole(X)
+        n = self.n_features_in_
         if self.n_components > n:
             raise InvalidInputError(
                 f"n_components={self.n_components} exceeds the n_samples={n} nodes: lower "
                 "n_components"
             )
-        symmetric = is_symmetric(matrix)
-        self.directed_ = not symmetric if self.directed == "auto" else bool(self.directed)
-        if not self.directed_ and not symmetric:
+        return source
+
+    def _whole(self, X: object) -> Source:
+        """A network in memory."""
+        matrix, self.node_names_ = read_graph(X)
+        if self.directed is False:
             matrix = scipy.sparse.csr_array(matrix.maximum(matrix.T))
-        self.node_names_ = names
-        self.n_features_in_ = n
+        n = self.n_features_in_ = matrix.shape[0]
+        self.__dict__.pop("feature_names_in_", None)
         self._dtype = np.dtype(np.float64)
-        parts = (matrix, scipy.sparse.csr_array(matrix.T.tocsr())) if self.directed_ else (matrix,)
-        batch = Batch(parts, np.ones(n), np.arange(n, dtype=np.uint64))
-        self._pieces = _pieces(matrix)
-        return Source.of(Kind.GRAPH, batch)
+        return Source.of(Kind.GRAPH, Batch((matrix,), np.ones(n), np.arange(n, dtype=np.uint64)))
 
     def _model(self) -> BlockModel:
         return BlockModel(
@@ -298,7 +293,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             self.n_features_in_,
             float(self.alpha0),
             bool(self.degree_corrected),
-            self.directed_,
+            self.directed,
             self.start,
             self.refine,
             self.max_iter,
@@ -317,37 +312,13 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "activity_": activity / mean,
             "alpha_": state.alpha,
             "labels_": np.argmax(explained_, axis=1),
+            "directed_": frame["nodes"].directed,
             "history_": np.array(answer.history),
             "n_components_": int(self.n_components),
             "n_iter_": answer.n_iter,
             "converged_": answer.converged,
-            "certificate_": self._certificate(answer, state),
+            "certificate_": _certificate(answer, state, frame),
         }
-
-    def _certificate(self, answer: Answer[Any], state: GraphState) -> CommunityCertificate:
-        degrees, spectrum = answer.evidence["degrees"], answer.evidence["spectrum"]
-        n, k = state.membership.shape
-        # A network without communities has W_i proportional to the degree; pairs count twice.
-        edges = degrees.sum() / (2 if self.directed_ else 1)
-        logs = float((degrees * np.log(np.maximum(degrees / degrees.sum(), 1e-300))).sum())
-        alone = logs * (1 if self.directed_ else 2) + edges * np.log(edges) - edges
-        gain = answer.history[-1] * n * (n - 1) - alone
-        gain /= (1 if self.directed_ else 2) * n * np.log(max(k, 2))
-        return CommunityCertificate(
-            method=answer.start,
-            is_small=answer.evidence["is_small"],
-            n_nodes=n,
-            n_components=k,
-            mean_degree=float(degrees.mean()),
-            isolated=int((degrees <= 0).sum()),
-            pieces=self._pieces,
-            condition=1 / spectrum[-1] if spectrum else float("nan"),
-            gain=float(gain),
-            mixed=float((state.membership.max(axis=1) < 0.8).mean()),
-            converged=bool(answer.converged),
-            spectrum=spectrum,
-            unseen=answer.evidence["unseen"],
-        )
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged:
@@ -363,7 +334,34 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         return tags
 
 
-def _pieces(matrix: Any) -> int:
-    """Connected components that have an edge."""
-    count, labels = connected_components(matrix, directed=False)
-    return int((np.bincount(labels, minlength=count) > 1).sum())
+def _certificate(answer: Answer[Any], state: GraphState, frame: Frame) -> CommunityCertificate:
+    directed = frame["nodes"].directed
+    degrees, spectrum = answer.evidence["degrees"], answer.evidence["spectrum"]
+    n, k = state.membership.shape
+    # A network without communities has W_i proportional to the degree; pairs count twice.
+    edges = degrees.sum() / (2 if directed else 1)
+    logs = float((degrees * np.log(np.maximum(degrees / degrees.sum(), 1e-300))).sum())
+    alone = logs * (1 if directed else 2) + edges * np.log(edges) - edges
+    gain = answer.history[-1] * n * (n - 1) - alone
+    gain /= (1 if directed else 2) * n * np.log(max(k, 2))
+    return CommunityCertificate(
+        method=answer.start,
+        is_small=answer.evidence["is_small"],
+        n_nodes=n,
+        n_components=k,
+        mean_degree=float(degrees.mean()),
+        isolated=int((degrees <= 0).sum()),
+        pieces=frame["pieces"],
+        condition=1 / spectrum[-1] if spectrum else float("nan"),
+        gain=float(gain),
+        mixed=float((state.membership.max(axis=1) < 0.8).mean()),
+        converged=bool(answer.converged),
+        spectrum=spectrum,
+        unseen=answer.evidence["unseen"],
+    )
+
+
+def _explained(rows: Any, turned: Array, weights: Array) -> tuple[Array, Array]:
+    """`explained` of nodes that are none of those they are linked to."""
+    places = np.full(rows.shape[0], -1)
+    return explained(rows, places, turned, weights, np.zeros((0, weights.shape[1])))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.refinement.em import Loop
 
 # Nodes up to which the adjacency is made dense, and its spectrum is exact.
 _DENSE = 1500
@@ -21,20 +22,23 @@ def leading_eigenvectors(
     n: int,
     count: int,
     rng: np.random.Generator,
+    loop: Loop,
     *,
     signed: bool = False,
 ) -> tuple[Array, Array]:
     """Eigenvalues (k,) of largest magnitude and their vectors (n, k), by products alone.
 
-    With `signed` the largest ones, positive first.
+    With `signed` the largest ones, positive first. `loop` keeps the vectors after every product.
     """
     if n <= _DENSE:
         matrix = product(np.eye(n))
         values, vectors = np.linalg.eigh((matrix + matrix.T) / 2)
     else:
-        basis = rng.standard_normal((n, count + _EXTRA))
-        for _ in range(_PASSES):
+        begin, basis = 0, rng.standard_normal((n, count + _EXTRA))
+        begin, basis = loop.state or (begin, basis)
+        for number in range(begin, _PASSES):
             basis = np.linalg.qr(product(basis))[0]
+            loop.commit((number + 1, basis))
         small = basis.T @ product(basis)
         values, rotation = np.linalg.eigh((small + small.T) / 2)
         vectors = basis @ rotation

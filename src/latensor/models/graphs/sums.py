@@ -1,7 +1,6 @@
 """What is summed over the nodes of a graph: products, star moments, explained edges.
 
-A unit is a node with its edges: a row of the adjacency, and its column where edges have a
-direction.
+A unit is a node with its row of the adjacency, of which nothing else is held.
 """
 
 from __future__ import annotations
@@ -12,105 +11,125 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.models.graphs._kernels import explain_edges, simplex_least_squares
+from latensor.models.graphs._kernels import (
+    explain_edges,
+    simplex_least_squares,
+    sum_by_part,
+    sum_of_own_part,
+)
+from latensor.models.graphs.nodes import NodeTable, Pieces, PlacedRows
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Sums
 
-
-def _symmetric(batch: Batch) -> Any:
-    """Edges of either direction."""
-    return batch.rows if len(batch.parts) == 1 else batch.parts[0] + batch.parts[1]
-
-
-def _placed(batch: Batch, values: Array, n: int) -> Array:
-    found = np.zeros((n, *values.shape[1:]))
-    found[batch.keys.astype(np.int64)] = values
-    return found
+# A gap between the weights of the two directions of an edge that is rounding, of the mean weight.
+_ROUNDING = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
-class Degrees(Sums):
-    """Edges of every node, and their weight.
+class Census(NodeTable):
+    """Edges of every node, whether they have a direction, and what they connect.
 
     Attributes
     ----------
-    n_nodes : int
+    marks : (2, 2, n) random numbers x, y, twice: sum_ij A_ij (x_i y_j - y_i x_j) is zero where A is
+        symmetric, and by chance where it is not
     """
 
-    n_nodes: int
+    marks: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        rows = _symmetric(batch)
-        totals = np.asarray(rows.sum(axis=1), dtype=np.float64).ravel()
-        return {"weight": batch.weight, "degrees": _placed(batch, totals, self.n_nodes)}
+        rows, places = batch.rows, self.nodes.places(batch)
+        ends, others = np.repeat(places, np.diff(rows.indptr)), rows.indices.astype(np.int64)
+        chosen = ends != others
+        ends, others, weights = ends[chosen], others[chosen], rows.data[chosen]
+        n = self.nodes.n_nodes
+        out = np.bincount(ends - places[0], weights=weights, minlength=len(places))
+        crossed = [
+            float(weights @ (x[ends] * y[others] - y[ends] * x[others])) for x, y in self.marks
+        ]
+        return {
+            "out": PlacedRows((int(places[0]),), (out,)),
+            "into": np.bincount(others, weights=weights, minlength=n),
+            "crossed": np.array(crossed),
+            "total": float(weights.sum()),
+            "edges": len(weights),
+            "pieces": Pieces.of(n, ends, others),
+        }
+
+    @property
+    def is_symmetric(self) -> bool:
+        """Whether every edge goes both ways, up to rounding."""
+        sums = self.seen()
+        mean = sums["total"] / max(sums["edges"], 1)
+        limit = _ROUNDING * mean + float(np.finfo(float).eps) * sums["total"]
+        return bool(np.abs(sums["crossed"]).max() <= limit)
+
+    def degrees(self, directed: bool) -> Array:
+        """(n,) the weight of the edges of every node, of both directions."""
+        out: Array = self.seen()["out"].table(self.nodes.n_nodes)
+        return out + self.seen()["into"] if directed else out
 
 
 @dataclass(frozen=True, eq=False)
-class Products(Sums):
-    """D A D Q (n, q) of the adjacency of either direction, scaled by a diagonal D.
+class PartSums(NodeTable):
+    """(n, parts, q) sums of R_j over the edges of a node to every part of the nodes.
 
     Attributes
     ----------
-    scale : (n,)
-    right : (n, q)
+    part : (n,) the part of every node
+    n_parts : int
+    right : (n, q) R
     """
 
-    scale: Any
+    part: Any
+    n_parts: int
     right: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        places = batch.keys.astype(np.int64)
-        found = _symmetric(batch) @ (self.scale[:, None] * self.right)
-        return {
-            "product": _placed(batch, self.scale[places, None] * found, len(self.scale)),
-        }
+        rows, places = batch.rows, self.nodes.places(batch)
+        shape = self.n_parts, self.right.shape[1]
+        own, others = np.zeros((len(batch), *shape)), self.others(*shape)
+        sum_by_part(
+            rows.indptr, rows.indices, rows.data, places, self.part, self.right, own, others
+        )
+        return self.placed(places, own, others)
 
 
 @dataclass(frozen=True, eq=False)
-class PartProducts(Sums):
-    """A_m' A_m Q_m of three parts of the columns: one step towards their singular vectors.
+class OwnPartSums(NodeTable):
+    """(n, q) sums of V_j over the edges of a node, of the node's own part.
+
+    After `PartSums` of R: A_m' A_m R_m of every part m, a step towards singular vectors.
 
     Attributes
     ----------
-    parts : three (n_m,) arrays of nodes
-    right : three (n_m, q) arrays
+    part : (n,)
+    views : (n, parts, q) V
     """
 
-    parts: tuple[Any, ...]
-    right: tuple[Any, ...]
+    part: Any
+    views: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        rows = _symmetric(batch)
-        found = {}
-        for m, (part, right) in enumerate(zip(self.parts, self.right, strict=True)):
-            chosen = rows[:, part]
-            found[f"product {m}"] = np.asarray(chosen.T @ (chosen @ right))
-        return found
+        rows, places = batch.rows, self.nodes.places(batch)
+        q = self.views.shape[2]
+        own, others = np.zeros((len(batch), q)), self.others(q)
+        sum_of_own_part(
+            rows.indptr, rows.indices, rows.data, places, self.part, self.views, own, others
+        )
+        return self.placed(places, own, others)
 
 
 @dataclass(frozen=True, eq=False)
 class StarMoments(Sums):
     """First, second and third cross moments of three views of every node (monograph 4.3, 4.4).
 
-    View m of node x are its edges to part m of the nodes, along directions (n_m, k): edges of a
-    node to three parts are independent given its memberships.
-
-    Attributes
-    ----------
-    parts, directions : three arrays each
+    Units are nodes with their views (3 k): their edges to three parts of the nodes, along k
+    directions each, which are independent given the memberships of the node.
     """
 
-    parts: tuple[Any, ...]
-    directions: tuple[Any, ...]
-
-    def views(self, batch: Batch) -> list[Array]:
-        """Three (b, k) arrays."""
-        rows = _symmetric(batch)
-        both = zip(self.parts, self.directions, strict=True)
-        return [np.asarray(rows[:, part] @ directions) for part, directions in both]
-
     def summed(self, batch: Batch) -> dict[str, Any]:
-        a, b, c = self.views(batch)
+        a, b, c = np.split(batch.rows, 3, axis=1)
         return {
             "weight": batch.weight,
             "first": np.stack([v.sum(axis=0) for v in (a, b, c)]),
@@ -121,72 +140,59 @@ class StarMoments(Sums):
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares(Sums):
-    """Memberships (n, k) that explain the three views of every node best.
+    """Memberships (n, k) that explain the three views of every node best; units as above.
 
     Attributes
     ----------
-    star : StarMoments, which makes the views
-    columns : three (k, k) arrays, what a community has in every view
-    n_nodes : int
+    columns : (3 k, k), what a community has in every view
     """
 
-    star: StarMoments
-    columns: tuple[Any, ...]
-    n_nodes: int
+    columns: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        stacked = np.vstack(self.columns)
-        targets = np.hstack(self.star.views(batch)) @ stacked
-        k = stacked.shape[1]
-        found = np.empty((len(batch), k))
-        simplex_least_squares(
-            stacked.T @ stacked, np.ascontiguousarray(targets), np.full(k, 1 / k), 400, found
-        )
-        return {"membership": _placed(batch, found, self.n_nodes)}
+        targets, k = batch.rows @ self.columns, self.columns.shape[1]
+        found, gram = np.empty((len(batch), k)), self.columns.T @ self.columns
+        simplex_least_squares(gram, np.ascontiguousarray(targets), np.full(k, 1 / k), 400, found)
+        return {"membership": PlacedRows((int(batch.keys[0]),), (found,))}
 
 
 @dataclass(frozen=True, eq=False)
-class ExplainedEdges(Sums):
+class ExplainedEdges(NodeTable):
     """How many edges of every node its communities explain, at rates W_i' B W_j.
 
     Attributes
     ----------
     weights : (n, k) W
     block : (k, k) B
-    reached : (n, k) W B'
     """
 
     weights: Any
     block: Any
-    reached: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        places = batch.keys.astype(np.int64)
-        own = np.ascontiguousarray(self.weights[places])
-        out, logs = explained(batch.parts[0], own, self.weights, self.reached)
-        counts = own * (out @ self.block.T)
-        block = self.block * (own.T @ out)
-        if len(batch.parts) == 2:
-            into, _ = explained(batch.parts[1], own, self.weights, self.weights @ self.block)
-            counts = counts + own * (into @ self.block)
+        places = self.nodes.places(batch)
+        own = self.weights[places]
+        into = self.others(own.shape[1])
+        out, logs = explained(batch.rows, places, own @ self.block, self.weights, into)
         return {
-            "counts": _placed(batch, counts, len(self.weights)),
-            "block": block,
+            **self.placed(places, own * (out @ self.block.T), into),
+            "block": self.block * (own.T @ out),
             "logs": float(logs.sum()),
         }
 
+    def counts(self) -> Array:
+        """(n, k) edges of a node that each of its communities explains."""
+        sums = self.seen()
+        found: Array = sums["own"].table(self.nodes.n_nodes)
+        return found + self.weights * sums["others"] if self.nodes.directed else found
 
-def explained(rows: Any, own: Array, weights: Array, reached: Array) -> tuple[Array, Array]:
-    """Z (b, k) and the sum of logarithms of the rates (b,) of CSR rows of edges; C = W B'."""
-    fractions, logs = np.empty(own.shape), np.empty(len(own))
+
+def explained(
+    rows: Any, places: Array, turned: Array, weights: Array, into: Array
+) -> tuple[Array, Array]:
+    """Z (b, k) and the sum of logarithms of the rates (b,) of CSR rows: see `explain_edges`."""
+    fractions, logs = np.empty(turned.shape), np.empty(len(turned))
     explain_edges(
-        rows.indptr,
-        rows.indices,
-        rows.data.astype(np.float64),
-        own,
-        weights,
-        reached,
-        fractions,
-        logs,
+        rows.indptr, rows.indices, rows.data, places, turned, weights, fractions, logs, into
     )
     return fractions, logs

@@ -17,6 +17,8 @@ from latensor.models.regression.weights import LowRank
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import packed, unpacked
 from latensor.moments.sums import Sums, Tree
+from latensor.refinement.em import Loop
+from latensor.value_files import storable
 
 
 class ClassObjective(Objective):
@@ -29,6 +31,10 @@ class ClassObjective(Objective):
     def left_out(self, fitted: Fitted[Any]) -> float:
         """The approximate leave-one-out loss at an optimum."""
         raise NotImplementedError
+
+    def loop(self, name: str) -> Loop:
+        """Where the steps of a minimization are kept, and taken up again."""
+        return Loop()
 
 
 def _inverse_root(fitted: Fitted[Any]) -> Array:
@@ -126,6 +132,7 @@ class LeftOutSums(Sums):
         return {"loss": loss.left_out(self.weights, at, self.intercepts, self.root)}
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class FoldedPoint(Point):
     """What one pass has summed."""
@@ -171,3 +178,6 @@ class FoldedClasses(ClassObjective):
         root = _inverse_root(fitted)
         start = LeftOutSums(self.frame, fitted.weights, fitted.intercepts, root)
         return float(self.run.fold("leave one out", start).seen()["loss"])
+
+    def loop(self, name: str) -> Loop:
+        return self.run.loop(name)

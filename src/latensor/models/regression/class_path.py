@@ -149,16 +149,18 @@ def _fit_path(
     scaled = _scaled(objective, start, starts[0], b, alphas[0] * n)
     fitted = evaluated(objective, scaled, Ridge(alphas[0] * n), b)
     tol = max(settings.tol, _PATH_TOL) if automatic else settings.tol
-    for alpha in alphas:
+    for number, alpha in enumerate(alphas):
         fitted = replace(fitted, ridge=Ridge(alpha * n))
-        fitted = minimize(objective, fitted, max_iter=settings.max_iter, tol=tol)
+        loop = objective.loop(f"ridge {number}")
+        fitted = minimize(objective, fitted, max_iter=settings.max_iter, tol=tol, loop=loop)
         found.append(ClassFit(fitted, start, alpha, objective.left_out(fitted) / n))
         if len(found) > 2 and found[-1].error > found[-2].error > found[-3].error:
             break
     best = min(found, key=lambda fit: fit.error)
     if not automatic:
         return best
-    fitted = minimize(objective, best.fitted, max_iter=settings.max_iter, tol=settings.tol)
+    loop, most = objective.loop("best ridge"), settings.max_iter
+    fitted = minimize(objective, best.fitted, max_iter=most, tol=settings.tol, loop=loop)
     return replace(best, fitted=fitted)
 
 

@@ -11,6 +11,8 @@ from scipy.linalg import lapack
 from latensor.arrays import Array
 from latensor.models.regression.objective import Objective, Point
 from latensor.models.regression.weights import LowRank
+from latensor.refinement.em import Loop
+from latensor.value_files import storable
 
 W = TypeVar("W", bound=LowRank)
 
@@ -21,6 +23,7 @@ _DAMPING, _DAMPING_CHANGE, _MAX_TRIALS = 1e-3, 8.0, 12
 _LEAST_DAMPING = float(np.finfo(float).eps) ** 0.5
 
 
+@storable
 @dataclass(frozen=True)
 class Ridge:
     """lambda |W|^2, or lambda times the squares of all parameters ("factors").
@@ -52,6 +55,7 @@ class Ridge:
             gram.flat[: p * len(gram) : len(gram) + 1] += self.strength
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class Fitted(Generic[W]):
     """Where an optimization has ended.
@@ -106,8 +110,32 @@ def evaluated(
     return Fitted(weights, b, objective.at(weights, b), ridge)
 
 
+@storable
+@dataclass(frozen=True, eq=False)
+class Descent(Generic[W]):
+    """Where the steps of `minimize` have arrived.
+
+    Attributes
+    ----------
+    fitted : Fitted
+    damping : float, of the next step
+    n_iter : int, steps taken
+    converged : bool
+    """
+
+    fitted: Fitted[W]
+    damping: float = _DAMPING
+    n_iter: int = 0
+    converged: bool = False
+
+
 def minimize(
-    objective: Objective, start: Fitted[W], *, max_iter: int = 100, tol: float = 1e-6
+    objective: Objective,
+    start: Fitted[W],
+    *,
+    max_iter: int = 100,
+    tol: float = 1e-6,
+    loop: Loop | None = None,
 ) -> Fitted[W]:
     """Levenberg-Marquardt on all blocks at once.
 
@@ -117,49 +145,51 @@ def minimize(
     start : Fitted, with the ridge
     max_iter : int
     tol : float, relative decrease of the penalized loss below which it has converged
+    loop : where the last step is kept, and taken up again
     """
-    ridge, p = start.ridge, start.weights.n_parameters
-    floor = float(np.finfo(float).eps) * objective.null
-    now, value = start, start.value
-    damping, n_iter, converged = _DAMPING, 0, False
-    while not converged and n_iter < max_iter:
-        gram, right = now.penalized
-        mean = float(np.trace(gram)) / len(gram) or 1.0
-        theta = now.weights.pack()
-        factor = None
-        if ridge.penalty == "factors":
-            # Newton's matrix where it has a minimum: Gauss and Newton's needs many steps where a
-            # component vanishes. Of |W|^2 it hardly has one: some parameters change no weight.
-            bent = gram.copy()
-            bent[:p, :p] -= now.weights.bending(now.point.pull())
-            factor = factored(bent, damping * mean)
-            gram = gram if factor is None else bent
-        step = _solved(gram, right, damping * mean, factor)
-        # What the quadratic model promises of a step that damping hardly shortens.
-        promised = 0.5 * float(right @ step + damping * mean * (step @ step))
-        small = tol * value + floor
-        converged = damping <= _DAMPING and promised <= small
-        if converged:
-            break
-        n_iter += 1
-        for _ in range(_MAX_TRIALS):
-            weights = now.weights.unpack(theta + step[:p])
-            if ridge.penalty == "weights":
-                weights = weights.balanced()
-            b = now.intercepts + step[p:]
-            there = Fitted(weights, b, objective.at(weights, b), ridge)
-            trial = there.value
-            if trial <= value:
-                break
-            damping *= _DAMPING_CHANGE
-            step = _solved(gram, right, damping * mean)
-        else:
-            converged = True  # no step decreases what rounding leaves of the loss
-            break
-        damping = max(damping / _DAMPING_CHANGE, _LEAST_DAMPING)
-        converged = value - trial <= small
-        now, value = there, trial
-    return replace(now, n_iter=max(n_iter, 1), converged=converged)
+    loop = loop or Loop()
+    now: Descent[W] = loop.state or Descent(start)
+    while not now.converged and now.n_iter < max_iter:
+        now = _stepped(objective, now, tol)
+        loop.commit(now)
+    return replace(now.fitted, n_iter=max(now.n_iter, 1), converged=now.converged)
+
+
+def _stepped(objective: Objective, before: Descent[W], tol: float) -> Descent[W]:
+    """One step that does not raise the penalized loss, or the news that there is none to take."""
+    now, damping, n_iter = before.fitted, before.damping, before.n_iter
+    ridge, p, value = now.ridge, now.weights.n_parameters, now.value
+    gram, right = now.penalized
+    mean = float(np.trace(gram)) / len(gram) or 1.0
+    theta = now.weights.pack()
+    factor = None
+    if ridge.penalty == "factors":
+        # Newton's matrix where it has a minimum: Gauss and Newton's needs many steps where a
+        # component vanishes. Of |W|^2 it hardly has one: some parameters change no weight.
+        bent = gram.copy()
+        bent[:p, :p] -= now.weights.bending(now.point.pull())
+        factor = factored(bent, damping * mean)
+        gram = gram if factor is None else bent
+    step = _solved(gram, right, damping * mean, factor)
+    # What the quadratic model promises of a step that damping hardly shortens.
+    promised = 0.5 * float(right @ step + damping * mean * (step @ step))
+    small = tol * value + float(np.finfo(float).eps) * objective.null
+    if damping <= _DAMPING and promised <= small:
+        return replace(before, converged=True)
+    for _ in range(_MAX_TRIALS):
+        weights = now.weights.unpack(theta + step[:p])
+        if ridge.penalty == "weights":
+            weights = weights.balanced()
+        b = now.intercepts + step[p:]
+        there = Fitted(weights, b, objective.at(weights, b), ridge)
+        trial = there.value
+        if trial <= value:
+            damping = max(damping / _DAMPING_CHANGE, _LEAST_DAMPING)
+            return Descent(there, damping, n_iter + 1, value - trial <= small)
+        damping *= _DAMPING_CHANGE
+        step = _solved(gram, right, damping * mean)
+    # No step decreases what rounding leaves of the loss.
+    return replace(before, n_iter=n_iter + 1, converged=True)
 
 
 def factored(gram: Array, shift: float) -> Array | None:

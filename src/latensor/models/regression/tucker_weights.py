@@ -11,6 +11,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.models.regression.design import Design
 from latensor.models.regression.weights import Linearized, LowRank, repeated, solve_ridge
+from latensor.value_files import storable
 
 # Over the modes, to share norms between factors and core: more change nothing that was seen.
 _ROUNDS = 4
@@ -38,6 +39,7 @@ def multiplied(matrix: Array, tensor: Array, mode: int) -> Array:
     return _moved((matrix @ unfolded(tensor, mode)).reshape(shape), 0, mode)
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class TuckerWeights(LowRank):
     """W = G x_1 U_1 .. x_N U_N with a core G (R_1, .., R_N, q) that holds the outputs.

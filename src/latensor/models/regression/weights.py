@@ -16,6 +16,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Design
+from latensor.value_files import storable
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +138,7 @@ def _hadamard(grams: Sequence[Array], rank: int, *left_out: int) -> Array:
     return found
 
 
+@storable
 @dataclass(frozen=True, eq=False)
 class CPWeights(LowRank):
     """W = sum_r a_r (x) b_r (x) .. (x) c_r, c the outputs; one output has c = 1 and no block.
