@@ -156,7 +156,8 @@ def report_of(
         weights = before.weight.numel()
         each = counts.get(name, 0.0) / n_inputs
         left = sum(p.numel() for n, p in after.named_parameters() if n != "bias")
-        method, ranks = "dense", None
+        method = "dense"
+        ranks: Any = None
         if isinstance(after, FactorizedLinear):
             method, ranks = "svd", after.rank
         elif hasattr(after, "ranks"):

@@ -178,28 +178,30 @@ def ordered(hidden: Hidden, model: Any, known: LayerStatistics) -> Hidden:
     whole = float((metric * P).sum())
     blocks = (size, area, size, area)
     M = torch.einsum("itjt->ij", metric.reshape(blocks))
-    left = torch.einsum("itjt->ij", P.reshape(blocks)) / area
-    start = float((M * left).sum())
-    scale = whole / start if start > 0 else 0.0
-    floor = torch.finfo(torch.float64).eps * size * float(left.diagonal().max())
-    gains = ((left @ M) * left).sum(1)  # diagonal of L M L
-    free = torch.ones(size, dtype=torch.bool, device=left.device)
+    C = torch.einsum("itjt->ij", P.reshape(blocks)) / area
+    error = float((M * C).sum())
+    scale = whole / error if error > 0 else 0.0
+    spread, gains = C.diagonal().clone(), ((C @ M) * C).sum(1)  # diagonals of C and C M C
+    floor = torch.finfo(torch.float64).eps * size * float(spread.max())
+    known_by = torch.zeros_like(C)  # columns of the Cholesky factor: C - L L' is left
+    free = torch.ones(size, dtype=torch.bool, device=C.device)
     order, errors = [], [whole]
-    for _ in range(size):
-        spread = left.diagonal()
+    for step in range(size):
         useful = free & (spread > floor)
         if not bool(useful.any()):
             break
         gain = torch.where(useful, gains / spread.clamp(min=floor), -torch.ones_like(gains))
-        k = int(gain.argmax())
-        column, pivot = left[:, k].clone(), float(spread[k])
+        k, L = int(gain.argmax()), known_by[:, :step]
+        column = (C[:, k] - L @ L[k]) / spread[k].sqrt()
         moved = M @ column
-        gains = gains - 2 / pivot * column * (left @ moved)
-        gains = gains + (float(column @ moved) / pivot**2) * column**2
-        left = left - torch.outer(column, column) / pivot
+        taken = float(column @ moved)
+        gains = gains - 2 * column * (C @ moved - L @ (L.T @ moved)) + taken * column**2
+        spread = spread - column**2
+        known_by[:, step] = column
         free[k] = False
         order.append(k)
-        errors.append(max(float((M * left).sum()) * scale, 0.0))
+        error -= taken
+        errors.append(max(error * scale, 0.0))
     rest = [k for k in range(size) if bool(free[k])]
     errors += [0.0] * len(rest)
     return Hidden(
@@ -291,4 +293,6 @@ def _keep_rows(layer: Any, units: Any) -> None:
     for name, value in [*layer.named_parameters(), *layer.named_buffers()]:
         if value.ndim:
             kept = value.detach()[units]
-            setattr(layer, name, _nn.Parameter(kept) if name in layer._parameters else kept)
+            if name in layer._parameters:
+                kept = _nn.Parameter(kept, value.requires_grad)
+            setattr(layer, name, kept)
