@@ -352,6 +352,20 @@ def test_a_network_with_fewer_units_meets_its_budgets():
     assert {layer.method for layer in low.report.layers} <= {"dense", "svd"}
 
 
+def test_units_that_never_change_are_left_out():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 30), torch.nn.ReLU(),
+        torch.nn.Linear(30, 20),
+    )  # fmt: skip
+    x = torch.randn(200, 30)
+    for dead in (slice(None, 20), slice(None)):
+        model[0].bias.data[dead] = -100.0
+        small = lt.nn.compress(model, 0.3, inputs=x, refine=0)
+        assert torch.isfinite(small(x)).all()
+    torch.testing.assert_close(small(x), model(x))
+
+
 class Residual(torch.nn.Module):
     """Layers of a Sequential that are called one by one, with a sum around each."""
 

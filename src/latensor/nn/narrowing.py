@@ -259,7 +259,8 @@ def narrowed(
         where = (units[:, None] * each.area + torch.arange(each.area)).flatten()
         W, P = matrix_of(last), own.covariance
         some = P[where][:, where]
-        some = some + _RIDGE * some.diagonal().mean() * torch.eye(len(where)).to(some)
+        shift = _RIDGE * float(some.diagonal().mean()) or 1.0  # units that never change
+        some = some + shift * torch.eye(len(where)).to(some)
         moved = torch.linalg.solve(some, P[where] @ W.T).T
         bias = 0 if last.bias is None else last.bias.detach().double()
         bias = bias + W @ own.mean - moved @ own.mean[where]
