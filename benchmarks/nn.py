@@ -4,7 +4,7 @@ Run with `python -m benchmarks.nn [layers] [kernel] [networks] [errors] [--write
 Markdown tables of accuracy, errors and latency, and writes them into docs/benchmarks.md.
 Networks on scikit-learn's digits (1,300 to train, 497 to test, Adam, five seeds): a perceptron
 64-256-128-10, and three convolutions of 32, 64 and 64 channels with 64 hidden units. On 5,000
-images of MNIST (4,000 to train, two seeds), read from the folder that LATENSOR_DATA names and
+images of MNIST (4,000 to train, five seeds), read from the folder that LATENSOR_DATA names and
 skipped without it: the same convolutions with 128 hidden units, pooled twice. "plain" truncates
 every layer of 2,000 weights or more to the same fraction of its weights by SVD or HOSVD. Latency
 is process CPU time of a batch of 256 in one thread, the best of twelve in turn with the dense
@@ -192,7 +192,7 @@ def networks() -> list[tuple[str, Images, list[Any], int, int]]:
         ("convolutions", small, convolutions, 8, 512, 5),
     ]
     if large is not None:
-        settings.append(("MNIST convolutions", large, pooled_convolutions, 3, 300, 2))
+        settings.append(("MNIST convolutions", large, pooled_convolutions, 3, 300, 5))
     for name, images, make, epochs, n_inputs, n_seeds in settings:
         found = []
         for seed in range(n_seeds):

@@ -2,8 +2,9 @@
 Compress a trained network
 ==========================
 
-A perceptron reads handwritten digits. `lt.nn.compress` replaces its layers by layers of low rank, one budget for all of
-them, truncated in the norm of the outputs; cutting singular values of each layer by itself is the usual way.
+A perceptron reads handwritten digits. `lt.nn.compress` leaves out hidden units that the others predict and replaces layers
+by layers of low rank, one budget for all of them, truncated in the norm of the outputs; cutting singular values of each layer
+by itself is the usual way.
 """
 
 import numpy as np

@@ -8,6 +8,7 @@ import pytest
 torch = pytest.importorskip("torch")
 
 import latensor as lt  # noqa: E402
+from latensor.nn.narrowing import hidden_units, narrow  # noqa: E402
 from latensor.nn.statistics import measure, patches  # noqa: E402
 from latensor.nn.truncation import Choice, spend, truncated  # noqa: E402
 
@@ -286,3 +287,107 @@ def test_layers_that_cannot_be_factorized_are_named_and_left_alone():
 def test_one_name_may_be_skipped_by_itself():
     small = lt.nn.compress(network(), 0.9, inputs=torch.randn(64, 3, 8, 8), skip="5", refine=0)
     assert {layer.name: layer.reason for layer in small.report.layers}["5"] == "skipped"
+
+
+def units_network(seed=0):
+    """Every hidden unit twice, behind activations, pooling, normalization and flattening."""
+    torch.manual_seed(seed)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 12, 3, padding=1), torch.nn.BatchNorm2d(12), torch.nn.ReLU(),
+        torch.nn.Sequential(torch.nn.Conv2d(12, 16, 3, padding=1), torch.nn.MaxPool2d(2)),
+        torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(256, 20), torch.nn.Tanh(),
+        torch.nn.Linear(20, 5, bias=False),
+    ).double()  # fmt: skip
+    for first, norm in ((model[0], model[1]), (model[3][0], None), (model[6], None)):
+        for values in [first.weight, first.bias, *([] if norm is None else norm.parameters())]:
+            values.data[1::2] = values.data[::2]
+    return model.eval()
+
+
+def test_units_that_others_predict_are_left_out_without_an_error():
+    model, x = units_network(), images().double()
+    names = ["0", "3.0", "6", "8"]
+    found = hidden_units(model, set(names), x[:1])
+    assert [(h.first, h.last, h.n_units, h.area) for h in found] == [
+        ("0", "3.0", 12, 9), ("3.0", "6", 16, 16), ("6", "8", 20, 1),
+    ]  # fmt: skip
+    known = measure(model, names, [x])
+    small, rows = narrow(model, names, known, 0.27, by_weights=True, example=x[:1])
+    assert {name: len(units) for name, units in rows.items()} == {"0": 6, "3.0": 8, "6": 10}
+    # Of two equal units one stays; the ridge shrinks what predicts the other a little.
+    with torch.no_grad():
+        y, z = model(x), small(x)
+    assert float((z - y).norm() / (y - y.mean(0)).norm()) < 1e-2
+    assert small[1].num_features == 6
+    assert small[8].bias is not None
+    report = lt.nn.compress(model, 0.3, inputs=x).report
+    assert report.output_error < 0.05
+    assert (
+        report.output_error
+        < lt.nn.compress(model, 0.3, inputs=x, method="low_rank").report.output_error
+    )
+
+
+def test_a_network_with_fewer_units_meets_its_budgets():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(30, 60), torch.nn.ReLU(), torch.nn.Dropout(0.5), torch.nn.Linear(60, 50),
+        torch.nn.ReLU(), torch.nn.Linear(50, 10),
+    )  # fmt: skip
+    x = torch.randn(400, 4) @ torch.randn(4, 30) + 0.1 * torch.randn(400, 30)
+    for budget in ("keep", "keep_operations"):
+        small = lt.nn.compress(model, **{budget: 0.2}, inputs=x)
+        assert small.report.keep_operations <= 0.2
+        assert "units" in [layer.method for layer in small.report.layers]
+        assert small.report.layers[0].n_weights < 0.5 * 30 * 60
+    before, after = model[3], small[3]
+    assert before.weight.shape == (50, 60)
+    small.train()
+    small(x).square().sum().backward()
+    assert all(p.grad is not None for p in small.parameters())
+    assert after.training
+    again = copy.deepcopy(small).eval()
+    assert torch.equal(again(x), small.eval()(x))
+    low = lt.nn.compress(model, 0.2, inputs=x, method="low_rank")
+    assert {layer.method for layer in low.report.layers} <= {"dense", "svd"}
+
+
+def test_units_that_never_change_are_left_out():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(30, 40), torch.nn.ReLU(), torch.nn.Linear(40, 30), torch.nn.ReLU(),
+        torch.nn.Linear(30, 20),
+    )  # fmt: skip
+    x = torch.randn(200, 30)
+    for dead in (slice(None, 20), slice(None)):
+        model[0].bias.data[dead] = -100.0
+        small = lt.nn.compress(model, 0.3, inputs=x, refine=0)
+        assert torch.isfinite(small(x)).all()
+    torch.testing.assert_close(small(x), model(x))
+
+
+class Residual(torch.nn.Module):
+    """Layers of a Sequential that are called one by one, with a sum around each."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(*[torch.nn.Linear(24, 24) for _ in range(3)])
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = x + layer(x).relu()
+        return x
+
+
+def test_units_that_something_else_uses_stay():
+    torch.manual_seed(0)
+    x = torch.randn(100, 24)
+    assert not hidden_units(Residual(), {"layers.0", "layers.1", "layers.2"}, x)
+    small = lt.nn.compress(Residual(), 0.4, inputs=x)
+    assert "units" not in [layer.method for layer in small.report.layers]
+    linear, functions = torch.nn.Linear(24, 24), [torch.nn.Softmax(1), torch.nn.LayerNorm(24)]
+    for between in functions:
+        model = torch.nn.Sequential(linear, between, torch.nn.Linear(24, 3))
+        assert not hidden_units(model, {"0", "2"}, x)
+    pooled = torch.nn.Sequential(linear, torch.nn.MaxPool1d(2), torch.nn.Linear(12, 3))
+    assert not hidden_units(pooled, {"0", "2"}, x)

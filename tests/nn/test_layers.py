@@ -52,6 +52,10 @@ def layers():
         layer = lt.nn.TensorRegression((4, 5, 3), 3, (2, 2, 2, 3)).double()
         layer._plan = plan
         yield layer, torch.randn(2, 7, 4, 5, 3).double()
+    for ranks in ((1, 3, 2, 2), (4, 1, 2, 2)):  # either side of the core the larger
+        layer = lt.nn.TensorRegression((4, 5, 3), 3, ranks).double()
+        layer._plan = "whole"
+        yield layer, torch.randn(7, 4, 5, 3).double()
     yield lt.nn.TensorRegression((9,), 4, (2, 3)).double(), torch.randn(7, 9).double()
     yield lt.nn.TensorContraction((4, 5), (2, 3), bias=True).double(), torch.randn(7, 4, 5).double()
 
@@ -200,11 +204,27 @@ def test_export_and_compile():
     torch.testing.assert_close(exported(x.repeat(3, 1, 1, 1)), model(x.repeat(3, 1, 1, 1)))
 
 
+@pytest.mark.parametrize("ranks", [(1, 2, 2, 2), (3, 1, 2, 2)])
+@pytest.mark.parametrize("plan", ["whole", "joined", "modes"])
+def test_heads_have_second_derivatives(plan, ranks):
+    torch.manual_seed(0)
+    layer = lt.nn.TensorRegression((3, 2, 2), 3, ranks).double()
+    layer._plan = plan
+    names = [name for name, _ in layer.named_parameters()]
+
+    def call(x, *values):
+        return torch.func.functional_call(layer, dict(zip(names, values, strict=True)), (x,))
+
+    given = [torch.randn(2, 3, 2, 2).double(), *(p.detach() for p in layer.parameters())]
+    assert torch.autograd.gradgradcheck(call, [v.requires_grad_() for v in given])
+
+
 def test_heads_choose_the_cheapest_order_of_products():
-    """As measured: W whole for few outputs, factors one by one where their product is large."""
+    """As measured: one product where few directions of outputs are left, else factors first."""
     plans = {
         ((64, 7, 7), 10, (16, 3, 3, 10)): "whole",
-        ((64, 7, 7), 100, (16, 3, 3, 10)): "joined",
+        ((64, 7, 7), 100, (16, 3, 3, 10)): "whole",
+        ((512, 7, 7), 1000, (64, 3, 3, 200)): "joined",
         ((64, 56, 56), 1000, (16, 28, 28, 100)): "modes",
     }
     for (shape, outputs, ranks), plan in plans.items():

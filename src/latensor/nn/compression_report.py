@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
+
+import torch
+
+from latensor.nn.linear import FactorizedLinear
+from latensor.nn.statistics import watching
 
 
 @dataclass(frozen=True)
@@ -13,12 +19,12 @@ class LayerReport:
     Attributes
     ----------
     name, kind : str
-    method : "dense", "svd", "tucker" or "cp"
-    ranks : int, (R_out, R_in) or None
+    method : "dense", "svd", "tucker", "cp", or "units": dense, with fewer of them
+    ranks : int, (R_out, R_in) or None; of "units" those that it gives and takes
     n_weights, n_weights_before : int, without biases
     operations, operations_before : float, multiplications and additions for one input
-    output_error : float, relative root mean square error of the layer's own outputs on the inputs
-        that the compressed network gives it, against those of the original network
+    output_error : float, relative root mean square error of the layer's own outputs (that it still
+        has) on the inputs that the compressed network gives it, against those of the original
     reason : str, why it was left alone
     """
 
@@ -95,4 +101,94 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         f"{layer.operations / layer.operations_before:.0%}" if layer.operations_before else "",
         f"{layer.output_error:.3f}",
         layer.reason,
+    )
+
+
+def report_of(
+    original: Any,
+    small: Any,
+    names: list[str],
+    reasons: dict[str, str],
+    others: dict[str, str],
+    rows: dict[str, Any],
+    batches: list[Any],
+) -> CompressionReport:
+    """What became of the layers of a network.
+
+    Parameters
+    ----------
+    original, small : networks
+    names : layers that were compressed
+    reasons, others : layers that were left alone, with and without operations that are counted
+    rows : units that layers of `small` still give, where they are fewer
+    batches : inputs
+    """
+    names = [n for n, m in original.named_modules() if n in names or n in reasons]
+    squares = {name: [0.0, 0.0] for name in names}
+    outputs: dict[str, Any] = {}
+    counts: dict[str, float] = {}
+
+    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+        if name in outputs:
+            expected = outputs.pop(name)
+            if name in rows:
+                axis = -1 if isinstance(layer, torch.nn.Linear | FactorizedLinear) else 1
+                expected = expected.index_select(axis, rows[name].to(expected.device))
+            gap = (output - expected).double()
+            squares[name][0] += float(gap.square().sum())
+        else:
+            outputs[name] = output
+            squares[name][1] += float((output.double()).square().sum())
+            features = output.shape[-1] if isinstance(layer, torch.nn.Linear) else output.shape[1]
+            counts[name] = counts.get(name, 0.0) + output.numel() / features
+
+    off, size, n_inputs = 0.0, 0.0, 0
+    with torch.no_grad(), watching(original, names, see), watching(small, names, see):
+        for batch in batches:
+            outputs.clear()
+            y, z = original(batch).flatten(1).double(), small(batch).flatten(1).double()
+            y, z = (v - v.mean(1, keepdim=True) for v in (y, z))
+            off, size = off + float((z - y).square().sum()), size + float(y.square().sum())
+            n_inputs += len(batch)
+    layers = []
+    for name in names:
+        before, after = original.get_submodule(name), small.get_submodule(name)
+        weights = before.weight.numel()
+        each = counts.get(name, 0.0) / n_inputs
+        left = sum(p.numel() for n, p in after.named_parameters() if n != "bias")
+        method = "dense"
+        ranks: Any = None
+        if isinstance(after, FactorizedLinear):
+            method, ranks = "svd", after.rank
+        elif hasattr(after, "ranks"):
+            method, ranks = after.method, after.ranks
+            ranks = ranks[0] if len(ranks) == 1 else ranks
+        elif after.weight.shape != before.weight.shape:
+            method, ranks = "units", tuple(after.weight.shape[:2])
+        reason = reasons.get(name, "" if ranks is not None else "nothing gained")
+        missed, whole = squares[name]
+        layers.append(
+            LayerReport(
+                name,
+                type(before).__name__,
+                method,
+                ranks,
+                left,
+                weights,
+                each * left,
+                each * weights,
+                math.sqrt(missed / whole) if whole > 0 else 0.0,
+                reason,
+            )
+        )
+    for name, reason in others.items():
+        module = original if name == "model" else original.get_submodule(name)
+        left = sum(p.numel() for p in module._parameters.values() if p is not None and p.ndim > 1)
+        kind = type(module).__name__
+        layers.append(LayerReport(name, kind, "dense", None, left, left, 0.0, 0.0, 0.0, reason))
+    return CompressionReport(
+        tuple(layers),
+        sum(p.numel() for p in small.parameters()),
+        sum(p.numel() for p in original.parameters()),
+        math.sqrt(off / size) if size > 0 else 0.0,
     )

@@ -44,11 +44,7 @@ def refine_outputs(
         """The error over all batches; its gradient is added to the parameters."""
         total = 0.0
         for batch, target in zip(batches, targets, strict=True):
-            found = _compared(small(batch), entropy)
-            if entropy:
-                gap = functional.kl_div(found, target, reduction="sum", log_target=True)
-            else:
-                gap = (found - target).square().sum()
+            gap = _gap(_compared(small(batch), entropy), target, entropy)
             (gap / scale).backward()
             total += float(gap.detach()) / scale
         return total
@@ -85,6 +81,22 @@ def refine_outputs(
             p.requires_grad_(needed)
         for p in small.parameters():
             p.grad = None
+
+
+def output_gap(small: Any, original: Any, batches: list[Any], loss: Any) -> float:
+    """What `refine_outputs` makes small, over all inputs."""
+    entropy, total = loss == "cross_entropy", 0.0
+    with torch.no_grad():
+        for batch in batches:
+            found, target = (_compared(m(batch), entropy).double() for m in (small, original))
+            total += float(_gap(found, target, entropy))
+    return total
+
+
+def _gap(found: Any, target: Any, entropy: bool) -> Any:
+    if entropy:
+        return functional.kl_div(found, target, reduction="sum", log_target=True)
+    return (found - target).square().sum()
 
 
 def _compared(outputs: Any, entropy: bool) -> Any:

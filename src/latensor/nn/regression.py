@@ -162,14 +162,15 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
     def _cheapest(self) -> str:
         """How a sample meets Tucker weights for the fewest multiplications and moved entries.
 
-        "whole": one product with W. "joined": one with the Kronecker product of all factors but
-        the first, one with the first. "modes": one with each factor, the last one first.
+        "whole": one product with all input factors and the core, (R_outputs, d_1 .. d_N). "joined":
+        one with the Kronecker product of all factors but the first, one with the first. "modes":
+        one with each factor, the last one first.
         """
         size, (first, *_), ranks = math.prod(self.in_shape), self.in_shape, self.ranks[:-1]
         rest = math.prod(ranks[1:])
         core = self.ranks[-1] * (math.prod(ranks) + self.n_outputs)
         costs = {
-            "whole": size * (self.n_outputs + _ENTRY_COST),
+            "whole": size * (self.ranks[-1] + _ENTRY_COST) + self.ranks[-1] * self.n_outputs,
             "modes": _ENTRY_COST * size + core,
         }
         if len(ranks) > 1:
@@ -286,7 +287,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         if self.method == "cp":
             return factors[-1] @ self._khatri_rao(factors[:-1]).T
         if self.method == "tucker":
-            return self._joined(self.core, factors)
+            return factors[-1] @ self._spread(self.core, factors[:-1])
         found = factors[0][0]
         for factor in factors[1:-1]:
             found = torch.tensordot(found, factor, dims=1)
@@ -303,16 +304,20 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         """The same map as a `torch.nn.Linear` of flattened input."""
         return _linear(self.weight, self.bias)
 
-    def _joined(self, core: Any, factors: list[Any]) -> Any:
-        """W (outputs, d_1 .. d_N) of Tucker weights, in three products."""
-        first, *others, last = factors
-        found = last @ core.reshape(-1, core.shape[-1]).T  # (outputs, R_1 .. R_N)
+    @staticmethod
+    def _spread(core: Any, factors: list[Any]) -> Any:
+        """(R_outputs, d_1 .. d_N): Tucker weights but for the factor of the outputs."""
+        first, *others = factors
+        last = core.shape[-1]
         if not others:
-            return found @ first.T
+            return core.T @ first.T
         rest = _kronecker(others)
-        found = found.reshape(-1, rest.shape[1]) @ rest.T
-        found = found.reshape(len(last), first.shape[1], -1)
-        return torch.bmm(first.expand(len(last), -1, -1), found).flatten(1)
+        if rest.shape[1] <= first.shape[1]:
+            # Each product moves its mode to the end, so that none needs a copy.
+            found = torch.mm(core.reshape(len(core), -1).t(), first.t())
+            return torch.mm(found.view(rest.shape[1], -1).t(), rest.t()).view(last, -1)
+        found = rest @ core.reshape(len(core), rest.shape[1], last)  # (R_1, d_2 .. d_N, R_outputs)
+        return torch.tensordot(found, first, dims=([0], [1])).permute(1, 2, 0).reshape(last, -1)
 
     def forward(self, x: Any) -> Any:
         """Outputs (.., n_outputs) of activations (.., d_1, .., d_N)."""
@@ -320,19 +325,18 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         check_input(x, factors[0], self.in_shape, "TensorRegression")
         if self.method == "tucker":
             core = self.core
-            for k in range(n):
+            for k in range(n if self.training and self.dropout else 0):
                 mask = kept_components(self.ranks[k], self.dropout, self.training, x)
-                if mask is not None:
-                    core = core * mask.reshape(-1, *[1] * (n - k))
+                core = core * mask.reshape(-1, *[1] * (n - k))
             if self._plan == "whole":
-                weight = self._joined(core, factors)
-                return functional.linear(x.flatten(-n), weight, self.bias)
-            if self._plan == "joined":
-                small = x.flatten(1 - n) @ _kronecker(factors[1:-1])
-                small = (factors[0].T @ small).flatten(-2)
+                small = functional.linear(x.flatten(-n), self._spread(core, factors[:-1]))
             else:
-                small = contract(x, factors[:-1]).flatten(-n)
-            small = small @ core.reshape(-1, self.ranks[-1])
+                if self._plan == "joined":
+                    small = x.flatten(1 - n) @ _kronecker(factors[1:-1])
+                    small = (factors[0].T @ small).flatten(-2)
+                else:
+                    small = contract(x, factors[:-1]).flatten(-n)
+                small = small @ core.reshape(-1, self.ranks[-1])
             return functional.linear(small, factors[-1], self.bias)
         if self.method == "cp":
             mask = kept_components(self.ranks[0], self.dropout, self.training, x)

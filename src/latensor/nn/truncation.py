@@ -110,12 +110,13 @@ def _is_matrix(layer: Any) -> bool:
 
 
 def _pareto(found: list[Choice]) -> list[Choice]:
-    """Choices of which none is both smaller and better than another, by their size."""
+    """Choices of which none is both smaller and better than another, by their size; dense last."""
     kept: list[Choice] = []
     for each in sorted(found, key=lambda c: (c.n_weights, c.error)):
         if not kept or each.error < kept[-1].error:
             kept.append(each)
-    return kept
+    # A smaller form without any error does not replace it: budgets are fractions of its size.
+    return kept if kept[-1].ranks is None else [*kept, found[0]]
 
 
 def input_side(layer: Any, P: Any, root: Any, rank: int) -> Any:
