@@ -8,7 +8,7 @@ import math
 import textwrap
 from collections.abc import Sequence
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -29,7 +29,18 @@ class Statement(NamedTuple):
 
 
 class Findings:
-    """Base of every certificate, a dataclass that gives a `headline` and its `statements`."""
+    """Base of every certificate, a dataclass that gives a `headline` and its `statements`.
+
+    Attributes
+    ----------
+    in_halves : int, the number of components where both halves of the data found all of them, which
+        is observed stability; 0 where that was not tried
+    """
+
+    in_halves: int = 0
+    # What the verdict does not ask where both halves found the components: topics of statements
+    # from which stability is inferred, or that say how well the model fits.
+    _inferred: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def headline(self) -> str:
@@ -44,7 +55,10 @@ class Findings:
     @property
     def judged(self) -> tuple[Statement, ...]:
         """The findings that the verdict is about."""
-        return self.statements
+        if not self.in_halves:
+            return self.statements
+        left_out = self._inferred
+        return tuple(s for s in self.statements if s.topic not in left_out or s.level == BAD)
 
     @property
     def closing(self) -> str:
@@ -89,6 +103,13 @@ class Findings:
             f"<table><caption>{html.escape(self.headline)}: <b>{self.verdict}</b></caption>"
             f"{rows}</table>"
         )
+
+
+def seen_in_halves(count: int) -> Statement | None:
+    """What two halves of the data say, where they were looked at."""
+    if not count:
+        return None
+    return Statement("Halves", GOOD, f"each half of the data finds all {count} by itself.")
 
 
 def present(*found: Statement | None) -> tuple[Statement, ...]:

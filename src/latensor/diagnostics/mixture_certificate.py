@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    seen_in_halves,
+)
 from latensor.value_files import storable
 
 # Above this fraction of unexplained third moment the start from moments often failed (recipe of the
@@ -42,6 +49,8 @@ class MixtureCertificate(Findings):
     n_moves : int, split and merge moves of the refinement
     constant_features : tuple of int, columns that do not vary
     notes : tuple of str, what else the user should know
+    in_halves : int, the number of components where both halves of the samples found all of them; 0
+        where that was not tried
     """
 
     n_components: int
@@ -56,11 +65,16 @@ class MixtureCertificate(Findings):
     n_moves: int = 0
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    in_halves: int = 0
+    _inferred: ClassVar[frozenset[str]] = frozenset(
+        {"Third moment", "Independent means", "Separation", "Shape", "Sample size"}
+    )
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         found = [
+            seen_in_halves(self.in_halves),
             _third_moment(self),
             _whitening(self),
             _separation(self),

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.optimize
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    present,
+    seen_in_halves,
+)
 
 # On planted corpora with the weakest eigenvalue 23, 9, 6.5, 2.6, 1.7 and 1.1 times its noise the
 # topics were off by 0.1, 0.2, 0.3, 0.5, 0.6 and 0.9 in L1 (of at most 2).
@@ -35,6 +43,8 @@ class TopicCertificate(Findings):
     effective_size : float, number of equally weighted documents worth as much
     n_documents, n_empty, n_short : int, documents, without words, with fewer than three
     refined : bool, whether the topics rest on the likelihood too, and not on the moments alone
+    in_halves : int, the number of topics where both halves of the documents found the same ones, by
+        their words and in all documents; 0 where that was not tried
     """
 
     eigenvalue_ratio: float
@@ -46,12 +56,20 @@ class TopicCertificate(Findings):
     n_empty: int
     n_short: int
     refined: bool = False
+    in_halves: int = 0
+    _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "stability", "fit", "conditioning"})
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings in plain words, each with a level."""
-        found = [self._noise(), self._stability(), self._fit(), self._conditioning(), self._data()]
-        return tuple(found)
+        return present(
+            seen_in_halves(self.in_halves),
+            self._noise(),
+            self._stability(),
+            self._fit(),
+            self._conditioning(),
+            self._data(),
+        )
 
     def topic_levels(self) -> list[str | None]:
         """How firmly every topic is determined: "good", "caution", "bad", or None where unknown."""

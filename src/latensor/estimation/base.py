@@ -27,6 +27,7 @@ from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval
 from latensor.estimation.parameters import Range, check_parameters
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Counted, Run, seed_of
+from latensor.estimation.selection import with_halves
 from latensor.estimation.stream import Stream
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.sums import Joint
@@ -390,6 +391,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             setattr(self, name, value)
         if frame.values.get("selection") is not None:
             self.selection_ = frame["selection"]
+            certificate = self.__dict__.get("certificate_")
+            if certificate is not None:
+                self.certificate_ = with_halves(certificate, self.selection_)
 
     def _warn(self, answer: Answer[Any]) -> None:
         if not answer.converged and isinstance(self._effort().refine, str):

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +94,14 @@ class Selection:
     tests: dict[str, float] = field(default_factory=dict)
 
     @property
+    def in_halves(self) -> int:
+        """The answer, where both halves found all of its components; 0 where nothing shows it."""
+        row = next((row for row in self.table if row.n_components == self.n_components), None)
+        found = row is not None and row.is_reproduced and self.n_components > 1
+        agrees = self.choices.get("small") == self.n_components
+        return self.n_components if found and agrees else 0
+
+    @property
     def candidates(self) -> tuple[int, ...]:
         """The numbers tried, increasing."""
         return tuple(row.n_components for row in self.table)
@@ -124,6 +132,14 @@ class Selection:
     def of_one(cls, reason: str) -> Selection:
         """One component, because nothing else could be tried."""
         return cls(1, reason, {"small": 1, "medium": 1, "large": 1})
+
+
+def with_halves(certificate: Any, selection: Selection | None) -> Any:
+    """A certificate with what the halves of the data said, where the number was chosen by them."""
+    takes = any(each.name == "in_halves" for each in fields(certificate))
+    if selection is None or not takes:
+        return certificate
+    return replace(certificate, in_halves=selection.in_halves)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,8 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, listed, present
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Statement,
+    listed,
+    present,
+    seen_in_halves,
+)
 from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
@@ -39,6 +49,8 @@ class HMMCertificate(Findings):
     dependence : float, largest canonical correlation of what a row and the row before it show
         beyond what all rows before them predict, less that of noise; 0 where rows are independent
         given the states, NaN without refinement
+    in_halves : int, the number of states where both halves of the rows found all of them; 0 where
+        that was not tried
     """
 
     n_components: int
@@ -53,11 +65,14 @@ class HMMCertificate(Findings):
     n_sequences: int
     constant_features: tuple[int, ...] = ()
     dependence: float = float("nan")
+    in_halves: int = 0
+    _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "fit", "conditioning", "starts"})
 
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings in plain words, each with a level."""
         return present(
+            seen_in_halves(self.in_halves),
             self._noise(),
             self._fit(),
             self._dependence(),

@@ -63,6 +63,18 @@ class SourceCount(Selection):
     statistics: Any = None
     correlations: Any = None
 
+    @property
+    def in_halves(self) -> int:
+        """The number of sources, where all are reproduced in the sense of `estimation.selection`.
+
+        Others are not correlated with a source: it is nearer to its partner, four times, where
+        their correlation is above 3/4.
+        """
+        if self.choices.get("small") != self.n_components:
+            return 0
+        kept = self.correlations[_are_sources(self.statistics, self.correlations)]
+        return self.n_components if (kept > 0.75**2).all() else 0
+
     def __str__(self) -> str:
         rows = (
             f"  not Gaussian by {value:10.4g}   squared correlation of halves {alike:.3f}"
@@ -118,8 +130,14 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
     other = other[:, partner]
     alike = cosines[np.arange(count), partner] ** 2
     values = _statistic(one[~first], parts[1]) + _statistic(other[first], parts[0])
-    chosen = (chi2.sf(values, 4) < _LEVEL / count) & (alike > _ALIKE)
+    chosen = _are_sources(values, alike)
     return _counted(fits[0].unmixing, values, alike, chosen)  # type: ignore[union-attr]
+
+
+def _are_sources(values: Array, alike: Array) -> Array:
+    """Which are not Gaussian, and like their estimate, in the half that did not find them."""
+    chosen: Array = (chi2.sf(values, 4) < _LEVEL / len(values)) & (alike > _ALIKE)
+    return chosen
 
 
 def _counted(unmixing: Array, values: Array, alike: Array, chosen: Array) -> SourceCount:

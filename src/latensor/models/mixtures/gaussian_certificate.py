@@ -55,7 +55,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        known = ("Separation", "Constant features", "Note")
+        known = ("Halves", "Separation", "Constant features", "Note")
         common = [s for s in super().statements if s.topic in known]
         found = [
             self._start(),

@@ -16,6 +16,7 @@ from latensor.estimation.document_input import document_source
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import Callback, Choice, Interval, Range
+from latensor.estimation.selection import with_halves
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.inference import TopicInference
 from latensor.models.topics.model import TopicsModel
@@ -148,8 +149,10 @@ class TopicEstimator(TopicInference, LatentEstimator):
                 f"{type(self).__name__!r} object has no attribute 'certificate_': topics that were "
                 "given by init have no moments to be judged by"
             )
-        self.certificate_ = found
-        return found
+        # The halves of the documents were refined: they say nothing about moments alone.
+        chosen = self.__dict__.get("selection_") if refined else None
+        self.certificate_ = with_halves(found, chosen)
+        return self.certificate_
 
     def _topics(self) -> Array:
         topics: Array = self.components_

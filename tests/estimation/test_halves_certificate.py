@@ -1,0 +1,72 @@
+"""What two halves of the data said about a number of components, in the certificate of the fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import latensor as lt
+from latensor.estimation.selection import Selection, Tried, with_halves
+
+RNG = np.random.default_rng(0)
+CLUSTERS = np.vstack([RNG.normal(size=(40, 4)) + shift for shift in (0.0, 6.0)])
+
+
+def test_observed_stability_counts_more_than_inferred_stability(tmp_path):
+    # Ten rows per feature are asked for to infer it, and there are fewer.
+    rng = np.random.default_rng(1)
+    few = np.vstack([rng.normal(size=(75, 4)), rng.normal(size=(32, 4)) + 6.0])
+    given = lt.GaussianMixture(2, random_state=0).fit(few)
+    assert given.certificate_.verdict == "uncertain"
+    assert given.certificate_.in_halves == 0
+    model = lt.GaussianMixture("auto", random_state=0).fit(few)
+    certificate = model.certificate_
+    assert (model.n_components_, certificate.in_halves, certificate.verdict) == (2, 2, "stable")
+    assert "each half of the data finds all 2 by itself" in str(certificate)
+    assert "rows per feature" in str(certificate)
+    again = lt.load(model.save(tmp_path / "model.latensor")).certificate_
+    assert (again.in_halves, again.verdict) == (2, "stable")
+
+
+def test_one_component_has_nothing_to_be_found_again():
+    model = lt.GaussianMixture("auto", random_state=0).fit(CLUSTERS[:40])
+    assert model.n_components_ == 1
+    assert model.certificate_.in_halves == 0
+
+
+def test_what_speaks_against_the_answer_still_does():
+    certificate = lt.GaussianMixture("auto", random_state=0).fit(CLUSTERS).certificate_
+    assert certificate.verdict == "stable"
+    assert replace(certificate, ahead=1.0, moved=0.2).verdict == "uncertain"
+    assert replace(certificate, rows_per_feature=2.0).verdict == "unstable"
+
+
+@pytest.mark.parametrize(("found", "small", "expected"), [(2, 2, 2), (1, 2, 0), (2, 1, 0)], ids=str)
+def test_all_components_and_their_parameters_must_be_found(found, small, expected):
+    tried = Tried(2, -1.0, 0.1, found, 0.1, 0.0)
+    selection = Selection(2, "", {"small": small, "medium": 2, "large": 2}, table=(tried,))
+    assert selection.in_halves == expected
+    assert Selection.of_one("").in_halves == 0
+
+
+def test_sources_that_kurtosis_alone_would_not_show():
+    # Skewed, with the fourth cumulant of a Gaussian: found in both halves by what they are.
+    rng = np.random.default_rng(0)
+    skewed = np.where(rng.random(8000) < 0.2113249, 1.9318517, -0.5176381)
+    sources = np.stack([skewed, rng.laplace(size=8000), rng.uniform(-1, 1, 8000)], axis=1)
+    model = lt.ICA("auto", random_state=0).fit(sources @ rng.normal(size=(3, 3)))
+    certificate = model.certificate_
+    assert model.n_components_ == certificate.in_halves == 3
+    if certificate.unidentifiable:
+        assert "did not find them" in str(certificate)
+    assert certificate.verdict == "stable", str(certificate)
+    gaussian = lt.ICA("auto", random_state=0).fit(rng.normal(size=(4000, 3)))
+    assert gaussian.certificate_.in_halves == 0
+
+
+def test_certificates_of_other_kinds_stay_as_they_are():
+    certificate = lt.PCA(2).fit(CLUSTERS).certificate_
+    selection = Selection(2, "", {"small": 2}, table=(Tried(2, 0.0, 0.0, 2, 0.0, 0.0),))
+    assert with_halves(certificate, selection) is certificate
