@@ -71,7 +71,6 @@ def test_rows_of_many_files(tmp_path):
         (("--engine", "ray", "--topics", 2), "must be 'local'"),
         (("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers"),
         (("--out", "page.txt", "--topics", 2), "must end with .html"),
-        (("--date", "year", "--out", "page.html", "--topics", 2), "for one file that is read here"),
     ],
 )
 def test_what_is_refused(texts, arguments, message):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +18,15 @@ import latensor as lt
 from latensor.cli.compiling import announce_compiling
 from latensor.cli.corpus import WORDING, Reading, stop_words_of
 from latensor.cli.findings import say
+from latensor.cli.interval_folds import LabelledFiles, options_named
+from latensor.cli.intervals import label_columns
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import topic_meter
 from latensor.cli.wording import Wording
 from latensor.moments.batch import Kind
 from latensor.report import Reproduction, TopicPage
-from latensor.report.topic_page import page_of
+from latensor.report.topic_page import page_of, trends_of
 from latensor.sources.matrix import MatrixSource
 from latensor.sources.partitioned_documents import (
     TextReader,
@@ -73,7 +76,11 @@ def learn_topics(
 
         more["vocabulary"] = read_vocabulary(reading.vocabulary)
     text = reading.text_column
-    with WORDING.errors(), topic_meter(console) as meter:
+    columns = label_columns(reading)
+    if columns and _is_text(reading):
+        _, option, name = columns[0]
+        raise Refusal(f"{option}={name} needs tables (CSV, JSON lines, Parquet), not plain text")
+    with WORDING.errors(), options_named(columns), topic_meter(console) as meter:
         source = lt.sources.shards(
             str(reading.file),
             format=reading.format,
@@ -83,9 +90,16 @@ def learn_topics(
             max_df=0.5 if reading.max_df is None else reading.max_df,
             stop_words=stop_words_of(reading.stop_words or "english"),
             max_features=reading.max_features,
+            labels=[name for _, _, name in columns] or None,
             **more,
         )
         say(console, f"{reading.file}: {source.n_partitions:,} partitions")
+        files = None
+        if columns:
+            with meter.step("reading dates and groups"):
+                files = LabelledFiles(source, columns, options["jobs"])
+            for remark in files.missing:
+                say(console, remark)
         model: Any = lt.LatentDirichletAllocation(**settings, callback=meter.stage)
         model.fit(source, checkpoint=options["checkpoint"])
         model.set_params(callback=None)
@@ -93,6 +107,8 @@ def learn_topics(
         if options["out"] is not None:
             with meter.step("describing the topics"):
                 page = _page(model, source, reading, settings, options)
+                if files is not None:
+                    page = replace(page, trends=trends_of(files.fractions(model)))
     return model, page
 
 

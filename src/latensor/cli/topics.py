@@ -245,7 +245,6 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
         if options["out"] is None and (reading.date or reading.group):
             raise Refusal("--date and --group change the report only: give --out report.html")
         if is_sharded(reading.file, options["engine"]):
-            _refuse_columns(reading)
             _learn_shards(reading, {**options, "command": _command(context)}, out, save)
             return
         _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
@@ -257,8 +256,11 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
 def _learn_shards(
     reading: Reading, options: dict[str, Any], out: Path | None, save: Path | None
 ) -> None:
-    """Many files, whose documents are not kept here: a report shows the first of each."""
-    _check_suffix(out, (*_PAGES, ".csv"))
+    """Many files, whose documents are not kept here: a report shows the first of each.
+
+    Dates and groups are those of all documents, summed by whoever holds the files.
+    """
+    _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
     check_outputs({"--out": out, "--save": save}, [])
     settings = {
         "n_components": options["topics"],
@@ -315,15 +317,6 @@ def _write(page: TopicPage, out: Path) -> None:
             stream.write(csv_text(topic_rows(page)))
     else:
         write_report(page, out)
-
-
-def _refuse_columns(reading: Reading) -> None:
-    for option, name in (("--date", reading.date), ("--group", reading.group)):
-        if name is not None:
-            raise Refusal(
-                f"{option}={name} is for one file that is read here: leave out --engine and '*', "
-                "or call topics_over_time and topics_by_group in Python"
-            )
 
 
 def _refuse_learning(context: click.Context) -> None:

@@ -127,7 +127,7 @@ def collection_of_answers(model: Any, method: str, X: Any, *arguments: Any, **op
     if options or len(arguments) > 1 or any(value is not None for value in rest):
         raise InvalidInputError(f"{method} of a collection takes nothing but the collection")
     kind = model._model().kind
-    answers = UnitInference(_without_stream(model), method, kind, given.layout)
+    answers = UnitInference(without_stream(model), method, kind, given.layout)
     if given.engine == "local":
         return PartitionedInference(answers, given.shards(kind))
     head = next((h for h in given.heads(kind, 8)), None)
@@ -137,7 +137,7 @@ def collection_of_answers(model: Any, method: str, X: Any, *arguments: Any, **op
     return engine_of(given).answers(given, answers, example)
 
 
-def _without_stream(model: Any) -> Any:
+def without_stream(model: Any) -> Any:
     """A model that answers, without sums and samples, which need not travel."""
     for name in model._fitted_names:
         getattr(model, name, None)

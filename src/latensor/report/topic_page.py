@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from latensor.exceptions import InvalidInputError
-from latensor.models.topics.exploration import FractionSums, Intervals, TopicFractions
+from latensor.models.topics.intervals import FractionSums, Intervals, TopicFractions
 from latensor.report.description import (
     CountChoice,
     CountEvidence,
@@ -127,11 +127,16 @@ def page_of(
         verdict=None if certificate is None else _VERDICTS.get(certificate.verdict),
         reproduction=_completed(reproduction or Reproduction(), model),
         created=created,
-        trends=[
-            Trend(kind, name, list(map(str, found.labels)), *found.tables())  # type: ignore[arg-type]
-            for (kind, name), found in corpus.trends.items()
-        ],
+        trends=trends_of(corpus.trends),
     )
+
+
+def trends_of(found: Mapping[tuple[str, str], TopicFractions]) -> list[Trend]:
+    """Fractions in intervals and groups as a page shows them, by kind and name."""
+    return [
+        Trend(kind, name, list(map(str, each.labels)), *each.tables())  # type: ignore[arg-type]
+        for (kind, name), each in found.items()
+    ]
 
 
 def corpus_fractions(

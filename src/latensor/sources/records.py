@@ -44,6 +44,7 @@ class Layout:
     target : columns of the second view of CCA
     views : columns of every view
     weight : column of weights
+    labels : columns that say when a document is from, or what it belongs to
     tokenizer, choice : how texts become words, and which are kept
     """
 
@@ -57,6 +58,7 @@ class Layout:
     target: tuple[str, ...] | None = None
     views: tuple[tuple[str, ...], ...] | None = None
     weight: str | None = None
+    labels: tuple[str, ...] | None = None
     tokenizer: Tokenizer = field(default_factory=Tokenizer, compare=False)
     choice: WordChoice = field(default_factory=WordChoice)
 
@@ -67,6 +69,7 @@ class Layout:
         columns: object = None,
         target: object = None,
         views: Sequence[object] | None = None,
+        labels: object = None,
         vocabulary: Sequence[str] | None = None,
         lowercase: bool = True,
         token_pattern: str = TOKEN_PATTERN,
@@ -85,6 +88,7 @@ class Layout:
             columns=_names(columns, "columns"),
             target=_names(target, "target"),
             views=None if views is None else tuple(_names(v, "views") or () for v in views),
+            labels=_names(labels, "labels"),
             vocabulary=None if vocabulary is None else tuple(vocabulary),
             tokenizer=Tokenizer(token_pattern, lowercase),
             choice=WordChoice(min_df, max_df, max_features, stop_words),
@@ -102,7 +106,7 @@ class Layout:
         """The columns to read, None for all."""
         if self.columns is None and self.text is None and self.words is None and not self.views:
             return None
-        parts = [self.columns, self.target, *(self.views or ())]
+        parts = [self.columns, self.target, *(self.views or ()), self.labels]
         found = [name for part in parts for name in part or ()]
         single = (self.text, self.words, self.counts, self.sequence, self.weight)
         return list(dict.fromkeys([*found, *(name for name in single if name is not None)]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import glob
 import json
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.exceptions import InvalidInputError
-from latensor.sources.json_lines import listed
+from latensor.sources.json_lines import as_text, listed
 from latensor.sources.partitions import Partitioned, check_engine
 from latensor.sources.records import Layout, Lists, as_column, records_of
 from latensor.sources.stream import TextFile
@@ -65,6 +66,7 @@ class FilePart:
     groups : row groups, None for all
     needed : the columns to read, None for all
     version : Version
+    labels : columns whose values are given as text, as they are written
     """
 
     path: str
@@ -72,6 +74,7 @@ class FilePart:
     groups: tuple[int, ...] | None
     needed: tuple[str, ...] | None
     version: Version
+    labels: tuple[str, ...] = ()
 
     def __iter__(self) -> Iterator[Any]:
         if Version.of(self.path) != self.version:
@@ -81,8 +84,8 @@ class FilePart:
         if self.format == "text":
             return _lines(TextFile(self.path))
         if self.format == "jsonl":
-            return _json_records(TextFile(self.path), self.needed)
-        return _separated_values(TextFile(self.path), self.needed)
+            return _json_records(TextFile(self.path), self.needed, self.labels)
+        return _separated_values(TextFile(self.path), self.needed, self.labels)
 
     def first(self, count: int) -> Iterator[Any]:
         """A first piece of the pieces, which are small as they are."""
@@ -94,7 +97,14 @@ class FilePart:
         for batch in file.iter_batches(
             batch_size=_RECORDS, row_groups=self.groups, columns=columns, use_threads=False
         ):
-            yield arrow_columns(batch)
+            labels = {name: self._texts(name, batch.column(name)) for name in self.labels}
+            yield arrow_columns(batch.drop_columns(list(self.labels))) | labels
+
+    def _texts(self, name: str, column: Any) -> list[str]:
+        def refused(kind: str) -> InvalidInputError:
+            return InvalidInputError(f"{self.path} has a {name!r} that is no text but a {kind}")
+
+        return [as_text(value, True, refused) for value in column.to_pylist()]
 
 
 def arrow_columns(batch: Any) -> dict[str, Any]:
@@ -173,6 +183,7 @@ def shards(
     target : columns of the second view of CCA
     views : list of columns per view
     weight : column of sample weights
+    labels : columns that say when a document is from, or what it belongs to
     vocabulary, lowercase, token_pattern, min_df, max_df, stop_words, max_features : how texts
         become counts, as for `read_documents`
 
@@ -194,7 +205,8 @@ def shards(
         if kind == "parquet":
             groups = _row_groups(path, needed, whole=described.sequence is not None)
         wanted = None if needed is None else tuple(needed)
-        parts += [FilePart(path, kind, chosen, wanted, version) for chosen in groups]
+        labels = described.labels or ()
+        parts += [FilePart(path, kind, chosen, wanted, version, labels) for chosen in groups]
         names += [
             path if chosen is None else f"{path}, row groups {chosen[0]} to {chosen[-1]}"
             for chosen in groups
@@ -272,7 +284,9 @@ def _lines(file: TextFile) -> Iterator[list[str]]:
         yield file.lines(block)
 
 
-def _json_records(file: TextFile, needed: tuple[str, ...] | None) -> Iterator[Mapping[str, Any]]:
+def _json_records(
+    file: TextFile, needed: tuple[str, ...] | None, labels: tuple[str, ...]
+) -> Iterator[Mapping[str, Any]]:
     held: list[dict[str, Any]] = []
     for block in file.blocks():
         for line, text in enumerate(file.lines(block), block.line):
@@ -284,9 +298,12 @@ def _json_records(file: TextFile, needed: tuple[str, ...] | None) -> Iterator[Ma
                 raise file.error(line, f"is not JSON ({error})", text) from None
             if not isinstance(record, dict):
                 raise file.error(line, f"is a JSON {type(record).__name__}, not an object", text)
-            for name in needed or ():
+            for name in (*(needed or ()), *labels):
                 if name not in record:
                     raise file.error(line, f"has no {name!r}; it has {listed(record)}")
+            for name in labels:
+                refused = functools.partial(_no_text, file, line, name)
+                record[name] = as_text(record[name], True, refused)
             held.append(record if needed is None else {name: record[name] for name in needed})
             if len(held) == _RECORDS:
                 yield records_of(held)
@@ -295,8 +312,12 @@ def _json_records(file: TextFile, needed: tuple[str, ...] | None) -> Iterator[Ma
         yield records_of(held)
 
 
+def _no_text(file: TextFile, line: int, name: str, kind: str) -> InvalidInputError:
+    return file.error(line, f"has a {name!r} that is no text but a {kind}")
+
+
 def _separated_values(
-    file: TextFile, needed: tuple[str, ...] | None
+    file: TextFile, needed: tuple[str, ...] | None, labels: tuple[str, ...]
 ) -> Iterator[Mapping[str, Any]]:
     lines = (line + "\n" for block in file.blocks() for line in file.lines(block))
     first = next((line for line in lines if line.strip()), None)
@@ -304,10 +325,15 @@ def _separated_values(
         return
     delimiter = max("\t,;|", key=first.count)
     header = [name.strip() for name in next(_records(file, iter([first]), delimiter))[1]]
-    for name in needed or ():
+    for name in (*(needed or ()), *labels):
         if name not in header:
             raise InvalidInputError(f"{file.name} has no column {name!r}; it has {listed(header)}")
     places = {name: header.index(name) for name in (header if needed is None else needed)}
+
+    def columns(held: list[list[str]]) -> dict[str, Any]:
+        found = {name: [record[i] for record in held] for name, i in places.items()}
+        return {n: fields if n in labels else _parsed(fields) for n, fields in found.items()}
+
     held: list[list[str]] = []
     for line, record in _records(file, lines, delimiter):
         if not record:
@@ -319,10 +345,10 @@ def _separated_values(
             )
         held.append(record)
         if len(held) == _RECORDS:
-            yield {name: _parsed([r[i] for r in held]) for name, i in places.items()}
+            yield columns(held)
             held = []
     if held:
-        yield {name: _parsed([r[i] for r in held]) for name, i in places.items()}
+        yield columns(held)
 
 
 def _records(

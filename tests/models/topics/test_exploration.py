@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 import latensor as lt
 from latensor.diagnostics.coherence import coherence
-from latensor.models.topics.exploration import FractionSums, binned, grouped
+from latensor.models.topics.intervals import FractionSums, binned, grouped
 
 SAMPLE = lt.datasets.make_topics(600, 40, 4, alpha0=0.4, random_state=0)
 
