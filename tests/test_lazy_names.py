@@ -7,7 +7,14 @@ import pytest
 
 import latensor as lt
 
-PACKAGES = ("latensor", "latensor.decomposition", "latensor.diagnostics", "latensor.models")
+PACKAGES = (
+    "latensor",
+    "latensor.decomposition",
+    "latensor.diagnostics",
+    "latensor.models",
+    "latensor.sources",
+    "latensor.tensors",
+)
 
 
 def run(code):
@@ -20,6 +27,8 @@ def test_functions_are_not_hidden_by_modules_of_their_name():
     modules = ", ".join(f"latensor.decomposition.{name}" for name in names)
     code = f"import {modules}, latensor\n"
     code += "".join(f"assert latensor.{name}.__name__ == '{name}'\n" for name in names)
+    code += "import latensor.sources.shards, latensor.sources.partitions\n"
+    code += "assert callable(latensor.sources.shards) and callable(latensor.sources.partitions)"
     run(code)
 
 
@@ -40,7 +49,12 @@ def test_former_modules():
     assert AlternatingLeastSquares is lt.decomposition.AlternatingLeastSquares
 
 
-def test_a_topic_model_waits_for_no_other_algorithm():
-    code = "import sys, latensor; latensor.LatentDirichletAllocation\n"
-    code += "assert 'latensor.decomposition.auto' not in sys.modules"
-    run(code)
+@pytest.mark.parametrize(
+    "model, modules",
+    [
+        ("LatentDirichletAllocation", ["latensor.decomposition.auto", "scipy.cluster"]),
+        ("GaussianMixture", ["latensor.decomposition.auto", "latensor.sources.files"]),
+    ],
+)
+def test_a_model_waits_for_nothing_that_it_does_not_need(model, modules):
+    run(f"import sys, latensor; latensor.{model}\nassert not set({modules}) & set(sys.modules)")

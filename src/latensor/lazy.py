@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import Any
 
 
@@ -32,3 +33,17 @@ def lazy_names(
         return value
 
     return get, lambda: names, names
+
+
+def functions_first(package: str, homes: Mapping[str, str | None]) -> None:
+    """Keep functions of a package from being hidden by its modules of the same name.
+
+    Python sets a module as an attribute of its package when it is imported.
+    """
+
+    class Package(ModuleType):
+        def __setattr__(self, name: str, value: object) -> None:
+            if homes.get(name) is None or not isinstance(value, ModuleType):
+                super().__setattr__(name, value)
+
+    sys.modules[package].__class__ = Package

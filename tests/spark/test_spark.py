@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import latensor as lt
+from cli.dated_documents import records, table
 from engines.partition_cases import (
     CASES,
     MIXED,
@@ -22,6 +24,7 @@ from engines.partition_cases import (
     Watching,
     fitted,
 )
+from latensor.cli import main
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Kind
 
@@ -253,3 +256,19 @@ def test_what_spark_lacks_is_said(monkeypatch):
     monkeypatch.setattr(sql.SparkSession, "getActiveSession", classmethod(lambda cls: None))
     with pytest.raises(InvalidInputError, match=r"Java 17 or 21.*JAVA_HOME"):
         engine.SparkEngine()
+
+
+def test_topics_by_date_and_group_are_those_of_the_local_engine(spark, tmp_path):
+    rows = records()
+    for number in range(3):
+        lines = (json.dumps(row) + "\n" for row in rows[number::3])
+        (tmp_path / f"{number}.jsonl").write_text("".join(lines))
+    tables = []
+    for engine in ("local", "spark"):
+        out = tmp_path / f"{engine}.html"
+        options = ("--topics", "3", "--date", "day", "--group", "party", "--engine", engine)
+        command = ["topics", str(tmp_path / "*.jsonl"), *options, "--out", str(out)]
+        result = CliRunner().invoke(main, command)
+        assert result.exit_code == 0, result.output
+        tables.append([table(out.read_text(), kind) for kind in ("time", "group")])
+    assert tables[0] == tables[1]

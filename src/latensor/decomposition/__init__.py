@@ -10,7 +10,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
-from latensor.lazy import lazy_names
+from latensor.lazy import functions_first, lazy_names
 
 # Each public name and the module that defines it.
 _HOMES = {
@@ -60,14 +60,6 @@ _FORMER = {
 __getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)
 
 
-class _Package(ModuleType):
-    """A package whose functions are not hidden by submodules of the same name."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if _HOMES.get(name) is None or not isinstance(value, ModuleType):
-            super().__setattr__(name, value)
-
-
 class _Former(ModuleType):
     """A module under the name that it had before, imported on first use."""
 
@@ -76,5 +68,5 @@ class _Former(ModuleType):
         return getattr(import_module(f"{__name__}.{home}"), name)
 
 
-sys.modules[__name__].__class__ = _Package
+functions_first(__name__, _HOMES)
 sys.modules.update({n: _Former(n) for n in (f"{__name__}.{name}" for name in _FORMER)})

@@ -1,32 +1,29 @@
-"""Where data come from: memory, batches of the caller, files, collections of Dask and Spark."""
+"""Where data come from: memory, batches of the caller, files, collections of Dask and Spark.
 
-from latensor.sources.alignment import read_alignment
-from latensor.sources.batches import BatchSource
-from latensor.sources.collections import from_dask, from_spark
-from latensor.sources.files import read_column, read_documents
-from latensor.sources.matrix import MatrixSource
-from latensor.sources.partitions import Partitioned, partitions
-from latensor.sources.shard_files import shards
-from latensor.sources.source import DocumentSource, as_source
-from latensor.sources.temporary_copy import TemporaryCopy
-from latensor.sources.texts import as_text_source
-from latensor.sources.tree import Tree, robinson_foulds
+A name is imported on first use: a fit of an array needs no reader of files.
+"""
 
-__all__ = [
-    "BatchSource",
-    "DocumentSource",
-    "MatrixSource",
-    "Partitioned",
-    "TemporaryCopy",
-    "Tree",
-    "as_source",
-    "as_text_source",
-    "from_dask",
-    "from_spark",
-    "partitions",
-    "read_alignment",
-    "read_column",
-    "read_documents",
-    "robinson_foulds",
-    "shards",
-]
+from latensor.lazy import functions_first, lazy_names
+
+# Each public name and the module that defines it.
+_HOMES = {
+    "read_alignment": "alignment",
+    "BatchSource": "batches",
+    "from_dask": "collections",
+    "from_spark": "collections",
+    "read_column": "files",
+    "read_documents": "files",
+    "MatrixSource": "matrix",
+    "Partitioned": "partitions",
+    "partitions": "partitions",
+    "shards": "shard_files",
+    "DocumentSource": "source",
+    "as_source": "source",
+    "TemporaryCopy": "temporary_copy",
+    "as_text_source": "texts",
+    "Tree": "tree",
+    "robinson_foulds": "tree",
+}
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)
+functions_first(__name__, _HOMES)

@@ -1,82 +1,53 @@
-"""What a tensor is: dense, sparse, CP, Tucker and implicit; contractions and norms."""
+"""What a tensor is: dense, sparse, CP, Tucker and implicit; contractions and norms.
 
-from latensor.tensors.algebra import (
-    asymmetry,
-    hadamard,
-    inner,
-    khatri_rao,
-    kronecker,
-    mode_product,
-    mttkrp,
-    multilinear,
-    outer,
-    sweep,
-    symmetrize,
-)
-from latensor.tensors.contractible import Contractible, DirectSweep, Sweep
-from latensor.tensors.conversion import as_contractible, is_contractible, require_dense
-from latensor.tensors.cp import CPTensor
-from latensor.tensors.dense import DenseTensor
-from latensor.tensors.entries import (
-    fiber,
-    fold,
-    from_frontal_slices,
-    frontal_slices,
-    matrix_slice,
-    unfold,
-)
-from latensor.tensors.incoherence import coherence
-from latensor.tensors.interoperability import from_pyttb, from_tensorly
-from latensor.tensors.kruskal import KruskalRank, kruskal_rank
-from latensor.tensors.lifted import lift
-from latensor.tensors.moment import MomentTensor
-from latensor.tensors.norms import SpectralNorm, frobenius_norm, spectral_norm
-from latensor.tensors.parafac2 import Parafac2Tensor
-from latensor.tensors.sparse import SparseTensor
-from latensor.tensors.tensor_train import TensorTrain
-from latensor.tensors.tns import read_tns, write_tns
-from latensor.tensors.tucker import TuckerTensor
+A name is imported on first use: a model needs few kinds of tensors, not all of them.
+"""
 
-__all__ = [
-    "CPTensor",
-    "Contractible",
-    "DenseTensor",
-    "DirectSweep",
-    "KruskalRank",
-    "MomentTensor",
-    "Parafac2Tensor",
-    "SparseTensor",
-    "SpectralNorm",
-    "Sweep",
-    "TensorTrain",
-    "TuckerTensor",
-    "as_contractible",
-    "asymmetry",
-    "coherence",
-    "fiber",
-    "fold",
-    "frobenius_norm",
-    "from_frontal_slices",
-    "from_pyttb",
-    "from_tensorly",
-    "frontal_slices",
-    "hadamard",
-    "inner",
-    "is_contractible",
-    "khatri_rao",
-    "kronecker",
-    "kruskal_rank",
-    "lift",
-    "matrix_slice",
-    "mode_product",
-    "mttkrp",
-    "multilinear",
-    "outer",
-    "read_tns",
-    "require_dense",
-    "spectral_norm",
-    "sweep",
-    "symmetrize",
-    "unfold",
-    "write_tns",
-]
+from latensor.lazy import lazy_names
+
+# Each public name and the module that defines it.
+_HOMES = {
+    "asymmetry": "algebra",
+    "hadamard": "algebra",
+    "inner": "algebra",
+    "khatri_rao": "algebra",
+    "kronecker": "algebra",
+    "mode_product": "algebra",
+    "mttkrp": "algebra",
+    "multilinear": "algebra",
+    "outer": "algebra",
+    "sweep": "algebra",
+    "symmetrize": "algebra",
+    "Contractible": "contractible",
+    "DirectSweep": "contractible",
+    "Sweep": "contractible",
+    "as_contractible": "conversion",
+    "is_contractible": "conversion",
+    "require_dense": "conversion",
+    "CPTensor": "cp",
+    "DenseTensor": "dense",
+    "fiber": "entries",
+    "fold": "entries",
+    "from_frontal_slices": "entries",
+    "frontal_slices": "entries",
+    "matrix_slice": "entries",
+    "unfold": "entries",
+    "coherence": "incoherence",
+    "from_pyttb": "interoperability",
+    "from_tensorly": "interoperability",
+    "KruskalRank": "kruskal",
+    "kruskal_rank": "kruskal",
+    "lift": "lifted",
+    "MomentTensor": "moment",
+    "SpectralNorm": "norms",
+    "frobenius_norm": "norms",
+    "spectral_norm": "norms",
+    "Parafac2Tensor": "parafac2",
+    "SparseTensor": "sparse",
+    "TensorTrain": "tensor_train",
+    "read_tns": "tns",
+    "write_tns": "tns",
+    "TuckerTensor": "tucker",
+}
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, _HOMES)

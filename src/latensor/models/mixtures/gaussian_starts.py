@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.decompose import decompose
 from latensor.moments.batch import Batch
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.families.covariances import FULL, as_matrices
@@ -195,6 +194,8 @@ def read_off_tied(moment: ThirdMoment, count: int, rng: np.random.Generator) -> 
     -------
     MixtureState in the features; None where the decomposition gives no mixture
     """
+    from latensor.decomposition.decompose import decompose
+
     rank = count - 1
     values, vectors = np.linalg.eigh(moment.covariance)
     if len(values) < rank or values[0] <= len(values) * np.finfo(float).eps * values[-1]:

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from scipy.cluster.hierarchy import linkage
 from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
@@ -105,6 +104,8 @@ class TopicExploration:
         check_is_fitted(self)
         if len(self.components_) < 2:
             raise InvalidInputError("one topic has no hierarchy: learn two or more")
+        from scipy.cluster.hierarchy import linkage
+
         # Distances of square roots are those of Hellinger, up to a factor of sqrt(2).
         return linkage(np.sqrt(self.components_.astype(np.float64) / 2), "average")
 
