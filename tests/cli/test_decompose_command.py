@@ -278,7 +278,7 @@ def test_without_matplotlib_the_numbers_are_saved(run, file, tmp_path, monkeypat
     import sys
 
     monkeypatch.setitem(sys.modules, "latensor.plots", None)
-    monkeypatch.delattr(lt, "plots", raising=False)
+    monkeypatch.delitem(vars(lt), "plots", raising=False)
     result = run(file, "--rank", 2, "--out", tmp_path / "out")
     assert result.exit_code == 0, result.output
     assert "pip install 'latensor[plots]'" in result.output

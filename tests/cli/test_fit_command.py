@@ -359,7 +359,7 @@ def test_without_matplotlib_the_numbers_are_saved(run, planted, tmp_path, monkey
     import sys
 
     monkeypatch.setitem(sys.modules, "latensor.plots", None)
-    monkeypatch.delattr(lt, "plots", raising=False)
+    monkeypatch.delitem(vars(lt), "plots", raising=False)
     table(tmp_path / "data.csv", planted["spherical"][0])
     result = run("spherical", "data.csv", "--out", "out")
     assert result.exit_code == 0, result.output

@@ -46,6 +46,7 @@ def test_a_command_of_the_page_runs(files, command):
     assert result.exit_code == 0, result.output
 
 
+@pytest.mark.needs("matplotlib")
 def test_the_page_shows_what_is_printed(files):
     shown = BLOCKS[0].splitlines()
     result = CliRunner().invoke(main, shlex.split(shown[0][2:])[1:])

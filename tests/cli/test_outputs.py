@@ -1,5 +1,6 @@
 """Files of the commands: written before anything is printed, never over something precious."""
 
+import importlib.util
 import io
 import os
 import re
@@ -36,6 +37,7 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+FIGURE = ["o/components.png"] if importlib.util.find_spec("matplotlib") else []
 COMMANDS = {
     "topics": (
         ["topics", "texts.txt", "--topics", "2", "--out", "r.html", "--save", "m.npz"],
@@ -47,11 +49,11 @@ COMMANDS = {
     ),
     "decompose": (
         ["decompose", "tensor.npy", "--rank", "1", "--out", "o"],
-        ["o/components.png", "o/decomposition.npz", "o/summary.json"],
+        [*FIGURE, "o/decomposition.npz", "o/summary.json"],
     ),
     "complete": (
         ["complete", "gaps.npy", "--rank", "1", "--out", "o"],
-        ["o/components.png", "o/completion.npz", "o/summary.json"],
+        [*FIGURE, "o/completion.npz", "o/summary.json"],
     ),
     "demo": (
         ["demo", "--limit", "3", "--topics", "2", "--out", "o"],
