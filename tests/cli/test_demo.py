@@ -23,6 +23,16 @@ def test_help_shows_the_commands_and_an_example(run):
     assert "latensor demo --topics auto" in run("demo", "-h").output
     assert "--limit" not in run("demo", "-h").output
     assert latensor.__version__ in run("--version").output
+    commands = run("--help").output.partition("Commands:")[2].strip().splitlines()
+    assert [line.split()[0] for line in commands] == list(main.list_commands(None))
+    assert not any(line.endswith("...") for line in commands)
+
+
+def test_a_command_that_is_not_there(run):
+    result = run("fitt", "rows.csv")
+    assert result.exit_code == 2
+    assert "there is no command 'fitt'; did you mean fit?" in result.output
+    assert "see latensor --help" in run("wxyz").output
 
 
 def test_demo_writes_the_report_and_its_documents(run, tmp_path):

@@ -68,9 +68,9 @@ def test_rows_of_many_files(tmp_path):
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (("--engine", "ray", "--topics", 2), "must be 'local'"),
+        (("--engine", "ray", "--topics", 2), "--engine='ray' must be 'local'"),
         (("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers"),
-        (("--out", "page.txt", "--topics", 2), "must end with .html"),
+        (("--out", "page.txt", "--topics", 2), "must end with .html, .htm or .csv"),
     ],
 )
 def test_what_is_refused(texts, arguments, message):
@@ -78,3 +78,10 @@ def test_what_is_refused(texts, arguments, message):
     assert found.exit_code != 0
     assert message in found.output
     assert "Traceback" not in found.output
+
+
+@pytest.mark.parametrize("command", [("topics",), ("fit", "spherical")])
+def test_a_pattern_that_matches_nothing(tmp_path, command):
+    found = run(*command, tmp_path / "*.csv")
+    assert found.exit_code == 2
+    assert f"FILE='{tmp_path}/*.csv' matches no file" in found.output.replace("\n", "")

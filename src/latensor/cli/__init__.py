@@ -18,7 +18,15 @@ from latensor.cli.console import CLOSED_PIPE, drop_output
 
 # What a shell reports for a program that Ctrl-C has ended.
 _INTERRUPTED = 130
-_COMMANDS = ("compile", "complete", "decompose", "demo", "fit", "topics")
+# In a line each, so that a list of them imports none.
+_COMMANDS = {
+    "compile": "Compile all kernels now, for images and clusters.",
+    "complete": "Fill in a tensor from its observed entries.",
+    "decompose": "Decompose a tensor, and say how far to trust it.",
+    "demo": "Learn the topics of the documentation on this machine.",
+    "fit": "Fit a model to the rows of a table.",
+    "topics": "Learn the topics of documents, and write a report.",
+}
 # Signals that end a program and would leave its temporary files behind.
 _ENDINGS = ("SIGTERM", "SIGHUP")
 # Imports and compiling make a quarter of a million objects that stay: looking for garbage among
@@ -41,6 +49,20 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(_COMMANDS.items()))
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in _COMMANDS and not args[0].startswith("-"):
+            from latensor.cli.fit_tables import nearest
+
+            meant = nearest(args[0], list(_COMMANDS))
+            ctx.fail(f"there is no command {args[0]!r}{meant or '; see latensor --help'}")
+        return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
         try:

@@ -29,6 +29,8 @@ WORDING = Wording(
         r"token_pattern\b": "--token-pattern",
         r"random_state\b": "--seed",
         r"n_jobs\b": "--jobs",
+        r"engine(?==)": "--engine",
+        r"paths(?==)": "FILE",
         r"refine\b(?= ?=)": "--refine",
         r"vocabulary(?==| holds| has|\[)": "--vocab",
     }

@@ -46,6 +46,8 @@ FILES = frozenset(
 WORDING = Wording(
     {
         r"X\.T\b": "--transpose",
+        r"engine(?==)": "--engine",
+        r"paths(?==)": "FILE",
         r"n_components\b": "--components",
         r"covariance_type\b": "--covariance",
         r"sample_weight\b": "--weights",

@@ -33,7 +33,8 @@ jobs_option = click.option(
     "--jobs",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Threads; the answer is the same for any number.  [default: all processors]",
+    show_default="all processors",
+    help="Threads; the answer is the same for any number.",
 )
 nonnegative_option = click.option(
     "--nonnegative", is_flag=True, help="Keep all factors at or above zero."
@@ -42,7 +43,8 @@ max_iter_option = click.option(
     "--max-iter",
     metavar="N",
     type=click.IntRange(min=1),
-    help="Most iterations.  [default: as many as it takes]",
+    show_default="as many as it takes",
+    help="Most iterations.",
 )
 array_option = click.option("--array", metavar="NAME", help="Which array of an .npz file.")
 mask_option = click.option(

@@ -327,7 +327,8 @@ def _refuse_learning(context: click.Context) -> None:
 
 def _check_suffix(out: Path | None, suffixes: tuple[str, ...]) -> None:
     if out is not None and out.suffix.lower() not in suffixes:
-        raise Refusal(f"--out={out} must end with {' or '.join(suffixes)}")
+        *first, last = suffixes
+        raise Refusal(f"--out={out} must end with {', '.join(first)} or {last}")
 
 
 def _inputs(reading: Reading) -> list[Path]:
