@@ -201,10 +201,10 @@ def compress_contractible(
     """Compress a tensor that is known through contractions: sparse, factored or implicit.
 
     Bases come from Gaussian contractions of the other modes, or from the exact Gram of an unfolding
-    (`unfold_gram`) where that is no larger than what a round sees; rounds of higher-order orthogonal
-    iteration, each basis from the tensor contracted with the others, improve them. They end at once
-    where the core holds next to nothing: a subspace of random entries is not worth a pass. A tensor
-    that offers `projected` is first projected on subspaces that hold most of it.
+    (`unfold_gram`) where that is no larger than what a round sees; rounds of higher-order
+    orthogonal iteration, each basis from the tensor contracted with the others, improve them. They
+    end at once where the core holds next to nothing: a subspace of random entries is not worth a
+    pass. A tensor that offers `projected` is first projected on subspaces that hold most of it.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = len(shape)
