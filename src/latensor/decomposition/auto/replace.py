@@ -8,17 +8,28 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Core, Fit, component_costs
-from latensor.decomposition.optimize.starts import leading_rank_one
+from latensor.decomposition.optimize.starts import leading_rank_one, random_start
 from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced
 
 
-def replace_components(core: Core, fit: Fit, remove: Sequence[int]) -> Fit:
+def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "residual") -> Fit:
     """A start with some components taken out and as many put in.
 
-    One after the other, from what the residual needs most, with a few sweeps between.
+    Parameters
+    ----------
+    remove : indices of the components to take out
+    add : "residual" for one after the other from what the residual needs most, with a few sweeps
+        between; "random" for Gaussian ones of the usual size
     """
     sweeps = Sweeps(core.problem)
     kept = [np.delete(f, remove, axis=0) for f in balanced(fit.factors)]
+    if add == "random":
+        rows = random_start(core.shape, len(remove), core.rng, core.problem.tensor.dtype)
+        norms = [np.linalg.norm(f, axis=1).mean() for f in kept if len(f)]
+        size = float(np.mean(norms)) if norms else 1.0
+        joined = [np.vstack([f, size * row]) for f, row in zip(kept, rows, strict=True)]
+        point = sweeps.start(joined)
+        return Fit(point.factors, point.loss)
     point = sweeps.start(kept)
     for _ in remove:
         for _ in range(FEW_SWEEPS):

@@ -1,13 +1,14 @@
 """Other optima of a core: components replaced, fits compared until they agree.
 
 A local optimum mostly differs from a better one by a few components that sit in the wrong place.
-One move serves all: take some components out, put as many in, from what the residual needs, and fit
-again. Where noise explains the residual, or two fits agree, nothing is looked for.
+One move serves all: take some components out, put as many in, from what the residual needs or at
+random, and fit again. Where noise explains the residual, or two fits agree, nothing is looked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import cycle
 
 from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Core, Fit, component_costs
@@ -16,11 +17,9 @@ from latensor.decomposition.optimize.iteration import ROUGH, SLOW
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import leading_rank_one
 
-# Fraction of the components that a trial replaces. Half of them brought three of eight fits of ten
-# among twenty components back to where they were; a random start in every other trial ends higher
-# on 12 of 117 fits, planted and measured, and lower on none, but takes the flights of the benchmark
-# 3e-4 lower in four of six seeds (and 1e-3 higher in one).
-_REPLACED = 0.2
+# Fractions of the components that trials replace: all of them at random, the cheapest to miss. Half
+# of them brought three of eight fits of ten among twenty components back to where they were.
+_FRACTIONS = (1.0, 0.2)
 # Trials in a row that gain nothing: then the search has stopped paying.
 _FRUITLESS = 4
 # A residual whose leading rank-one term has this fraction of what the weakest component is worth
@@ -51,9 +50,15 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Iterator[Fit]:
 
 def _others(core: Core, fit: Fit) -> Iterator[Fit]:
     """Fits from other starts, each from the best one so far."""
-    best, count = fit, min(max(int(_REPLACED * core.rank), 2), core.rank - 1)
-    while core.monitor.ended is None:
-        start = replace_components(core, best, misplaced(best.factors, count))
+    best = fit
+    for fraction in cycle(_FRACTIONS):
+        if core.monitor.ended is not None:
+            return
+        count = max(int(fraction * core.rank), 2)
+        if fraction == 1.0 or count >= core.rank:
+            start = replace_components(core, best, range(core.rank), "random")
+        else:
+            start = replace_components(core, best, misplaced(best.factors, count))
         other = converge(core.unmonitored(), start, best)
         best = min(best, other, key=lambda f: f.loss)
         yield other
