@@ -20,7 +20,7 @@ from latensor.decomposition.subspace.compression import (
     leading_directions,
     unfolding,
 )
-from latensor.tensors import CPTensor
+from latensor.tensors import CPTensor, SparseTensor
 
 from .planted import compose, planted, relative_error, worst_match
 
@@ -103,6 +103,26 @@ def test_weak_components_are_not_lost():
     tensor = compose(factors, weights) + 1e-4 * noise / np.linalg.norm(noise)
     result = decompose(tensor, 8, random_state=0)
     np.testing.assert_allclose(np.abs(result.weights), weights, rtol=0.01)
+
+
+def test_random_sparse_entries_get_no_further_round_of_subspaces(monkeypatch):
+    shape, rng = (900, 800, 700), np.random.default_rng(0)
+    entries = SparseTensor(rng.integers(0, shape, size=(200_000, 3)), rng.random(200_000), shape)
+    blocks = SparseTensor(rng.integers(0, 30, size=(20_000, 3)), rng.random(20_000), shape)
+    calls = []
+    contract = SparseTensor.contract
+    monkeypatch.setattr(
+        SparseTensor, "contract", lambda self, *given: calls.append(0) or contract(self, *given)
+    )
+    counts = []
+    for tensor in (entries, blocks):
+        calls.clear()
+        compression = compress_contractible(tensor, as_problem(tensor), 4, rng)
+        squares = tensor.norm() ** 2, np.vdot(compression.core, compression.core)
+        assert compression.base == pytest.approx(squares[0] - squares[1])
+        counts.append(len(calls))
+    # Three sketches, then one step; or two rounds of three.
+    assert counts == [4, 9]
 
 
 @pytest.mark.parametrize("shape", [(9000, 8000, 7000), (5000, 40, 30, 60)])

@@ -60,6 +60,40 @@ def test_data_frames(rng):
     assert mode_labels_of(SimpleNamespace(index=1)) is None
 
 
+def test_xarray(rng, tmp_path):
+    xarray = pytest.importorskip("xarray")
+    days = np.arange("2024-02-27", "2024-03-03", dtype="datetime64[D]").astype("datetime64[ns]")
+    data = xarray.DataArray(
+        rng.random((5, 4, 3)),
+        dims=("day", "nm", "sample"),
+        coords={"day": days, "nm": np.linspace(250, 280, 4), "sample": list("abc")},
+    )
+    found = lt.decompose(data.transpose("sample", "day", "nm"), 2, random_state=0)
+    assert [mode.name for mode in found.mode_labels] == ["sample", "day", "nm"]
+    assert found.mode_labels[1].values[2] == "2024-02-29"
+    found.save(tmp_path / "found.npz")
+    again = lt.load(tmp_path / "found.npz")
+    for mode, read in zip(found.mode_labels, again.mode_labels, strict=True):
+        np.testing.assert_array_equal(mode.values, read.values)
+    stacked = data.stack(place=("day", "sample"))
+    assert lt.decompose(stacked, 1, random_state=0).mode_labels[1].values[1] == (
+        "2024-02-27 00:00:00, b"
+    )
+    masked = lt.decompose(data, 1, mask=xarray.ones_like(data, dtype=bool), random_state=0)
+    assert masked.mode_labels[2].name == "sample"
+
+
+def test_dates_and_durations_are_stored(rng, tmp_path):
+    hours = np.array(["2024-01-01T00", "2024-01-01T12", "2024-01-02T00"], dtype="datetime64[us]")
+    coords = {"time": hours, "lag": np.array([1, 2], dtype="timedelta64[D]")}
+    data = LabelledArray(rng.random((3, 2, 2)), ("time", "lag", "run"), coords)
+    found = lt.decompose(data, 1, random_state=0)
+    assert list(found.mode_labels[0].values) == ["2024-01-01", "2024-01-01T12:00", "2024-01-02"]
+    assert list(found.mode_labels[1].values) == ["1 days", "2 days"]
+    found.save(tmp_path / "found.npz")
+    assert lt.load(tmp_path / "found.npz").mode_labels[0].values[1] == "2024-01-01T12:00"
+
+
 def test_figures_show_them(rng):
     pytest.importorskip("matplotlib")
     found = lt.decompose(labelled(rng), 2, random_state=0)

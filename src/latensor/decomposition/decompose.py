@@ -8,7 +8,9 @@ from dataclasses import fields, is_dataclass, replace
 from math import prod
 from typing import Any
 
-from latensor.arrays import RandomState, generator, one_blas_thread
+import numpy as np
+
+from latensor.arrays import RandomState, generator, one_blas_thread, to_host
 from latensor.decomposition.algorithms.algebraic import is_exact, solve_overcomplete
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
 from latensor.decomposition.algorithms.foobi import Foobi
@@ -194,7 +196,8 @@ def decompose(
         problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
     result = replace(result, residual=residual)
-    warn_of_zero(problem.squared_norm)
+    if residual == 0.0:
+        warn_of_zero(float(np.abs(to_host(result.weights)).max()))
     if result.status is Status.MAX_ITER and is_exact(result) and not ridge:
         result = replace(result, status=Status.CONVERGED)  # rounding hid it from the proof
     return replace(

@@ -59,7 +59,10 @@ def _labels(name: Any, values: Any) -> ModeLabels:
     found = np.asarray(values)
     if found.dtype.kind in "iu" and np.array_equal(found, np.arange(len(found))):
         return ModeLabels(text, None)
-    if found.dtype == object:
+    if found.dtype.kind == "M":
+        # Days as days: files hold numbers and text.
+        found = np.datetime_as_string(found, unit="auto")
+    elif found.dtype == object or found.dtype.kind == "m":
         # Several levels, or words: as text, which files and figures can hold.
         found = np.array([_text(value) for value in found])
     return ModeLabels(text, found)

@@ -33,9 +33,9 @@ from latensor.tensors.interoperability import from_pyttb
 CHEAP_ENTRIES = 1 << 17
 
 
-def warn_of_zero(norm: float) -> None:
-    """Say that there is no signal, where the norm of the data is zero."""
-    if norm == 0.0:
+def warn_of_zero(size: float) -> None:
+    """Say that there is no signal, where the size of the data or of an exact fit is zero."""
+    if size == 0.0:
         warn_caller(
             "there is no signal: all entries are zero, so are all weights, and the vectors mean "
             "nothing",

@@ -22,9 +22,6 @@ from latensor.decomposition.subspace.core import core_of
 from latensor.tensors.cp import CPTensor
 
 _STARTS = 3
-# Sweeps end when one lowers the off-diagonal energy by less than this fraction; convergence is
-# quadratic, so that the angles left are then far smaller than the noise that keeps the energy up.
-_TOLERANCE = 1e-13
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -99,8 +96,8 @@ class JointDiagonalization:
             )
 
         monitor = Monitor(total, callback=callback)
-        floor = (16 * rank * np.finfo(float).eps) ** 2 * total
-        rule = StoppingRule(_TOLERANCE, max_iter, floor=floor)
+        tol = _rounding(rank)
+        rule = StoppingRule(tol, max_iter, floor=tol**2 * total)
         state, status = iterate(sweep, start_of(slices, rng), rule, monitor, assemble)
         model = assemble(state)
         return JointDecomposition(
@@ -161,7 +158,7 @@ def diagonalize(
     *,
     start: Any = None,
     max_iter: int = 100,
-    tol: float = _TOLERANCE,
+    tol: float | None = None,
 ) -> Diagonalized:
     """Directions that make the slices (k, k, m) as diagonal as they can be together.
 
@@ -174,13 +171,16 @@ def diagonalize(
     rng : draws the combination of slices whose eigenvectors are the start
     start : (k, k) orthonormal columns to start from instead
     max_iter : int, sweeps over all pairs of coordinates
-    tol : float, a sweep that lowers the off-diagonal energy by less than this fraction is the last
+    tol : float, a sweep that lowers the off-diagonal energy by less than this fraction is the last;
+        None for rounding: convergence is quadratic, so that the angles left are then far smaller
+        than the noise that keeps the energy up
     """
     slices = np.asarray(slices, dtype=np.float64)
     size = slices.shape[0]
     total = float(np.vdot(slices, slices))
     state = start_of(slices, rng) if start is None else rotated(slices, start)
-    floor = (16 * size * np.finfo(float).eps) ** 2 * total
+    floor = _rounding(size) ** 2 * total
+    tol = _rounding(size) if tol is None else tol
     n_sweeps = 0
     while n_sweeps < max_iter and state.loss > floor:
         before = state.loss
@@ -197,6 +197,11 @@ def diagonalize(
         )
         weights = np.linalg.norm(diagonals, axis=1)
     return Diagonalized(vectors, weights, state.loss / total if total > 0 else 0.0, n_sweeps)
+
+
+def _rounding(size: int) -> float:
+    """The relative rounding error of the off-diagonal norm after a few sweeps."""
+    return 16 * size * float(np.finfo(float).eps)
 
 
 def rotated(slices: Any, vectors: Any) -> Rotation:

@@ -12,9 +12,6 @@ from latensor.decomposition.subspace.mode_directions import SMALL
 
 # A value may fall by so many roundings of itself before a step counts as downhill.
 _SLACK = 100
-# The shift that makes every step go uphill is below the order times the norm of the tensor.
-_LARGEST_SHIFT = 1e4
-_SMALLEST_BATCH = 4
 _STEP_AWAY = 0.3
 
 
@@ -59,7 +56,7 @@ def ascend_symmetric(
         stays = residual <= tol * np.abs(value) + 1e-2 * negligible
         ended = bool(stays.all()) or iteration == max_iter
         half = batch.size // 2
-        if ended or (half >= _SMALLEST_BATCH and np.count_nonzero(~stays) <= half):
+        if ended or (half and np.count_nonzero(~stays) <= half):
             ends = _placed(xp, ends, batch, here)
             values[batch], done[batch] = value, stays
             if ended:
@@ -82,8 +79,8 @@ def ascend_symmetric(
         if shift is None:
             accepted = gain >= -slack * np.abs(value) - negligible
             lengths = np.sqrt(residual**2 + value**2)
-            grown = np.minimum(np.maximum(2.0 * shifts, lengths), _LARGEST_SHIFT * lengths)
-            shifts = np.where(accepted, 0.5 * shifts, grown)
+            # A shift of the order times the norm of the tensor makes every step go uphill.
+            shifts = np.where(accepted, 0.5 * shifts, np.maximum(2.0 * shifts, lengths))
         chosen = like(accepted, points)[None, :]
         here, image = xp.where(chosen, ahead, here), xp.where(chosen, ahead_image, image)
         value = np.where(accepted, ahead_value, value)

@@ -15,8 +15,6 @@ from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 
-_PROBES = 3
-
 
 def symmetric_tensor(tensor: object, algorithm: str, complex_allowed: bool = False) -> Contractible:
     """What the caller brought as a symmetric tensor of order 3 or more, or a refusal.
@@ -66,7 +64,7 @@ def measured_asymmetry(tensor: Contractible) -> float:
     """The largest relative change by swapping two neighbouring modes.
 
     Exact for dense tensors and CP tensors that share their factor; for other tensors measured on
-    contractions with a few fixed random vectors.
+    contractions with fixed random vectors.
     """
     shape = tensor.shape
     if len(set(shape)) > 1:
@@ -76,7 +74,7 @@ def measured_asymmetry(tensor: Contractible) -> float:
     if isinstance(tensor, CPTensor) and tensor.is_symmetric:
         return 0.0
     rng = np.random.default_rng(0)
-    probes = [like(rng.standard_normal((d, _PROBES)) / np.sqrt(d), tensor.reference) for d in shape]
+    probes = [like(rng.standard_normal((d, 1)) / np.sqrt(d), tensor.reference) for d in shape]
     base = to_host(tensor.mttkrp(probes, 0))
     swaps = [tensor.mttkrp([probes[1], probes[0], *probes[2:]], 1)]
     for mode in range(1, len(shape) - 1):

@@ -14,7 +14,13 @@ from latensor.decomposition.algorithms.symmetric import (
     symmetric_tensor,
 )
 from latensor.decomposition.algorithms.symmetric_spectral import SymmetricSpectral
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
+from latensor.decomposition.optimize.iteration import (
+    CONVERGED_STEPS,
+    Callback,
+    Monitor,
+    StoppingRule,
+    iterate,
+)
 from latensor.decomposition.optimize.starts import random_start
 from latensor.decomposition.optimize.symmetric_sweeps import (
     SymmetricIterate,
@@ -25,10 +31,6 @@ from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import as_problem, refuse_rank, starting_factors
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
-
-# The residual may rise for a while: so many steps without a new best end the iteration, and
-# random starts are compared after as many.
-_PATIENCE = 50
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class SymmetricLeastSquares:
             model = SymmetricSpectral()(data, rank, rng).tensor
             state = sweeps.start(np.array(to_host(model.factors[0]).T, dtype=np.float64, order="C"))
         else:
-            trials = StoppingRule(self.tol, min(_PATIENCE, self.max_iter), _PATIENCE)
+            trials = StoppingRule(self.tol, min(CONVERGED_STEPS, self.max_iter), CONVERGED_STEPS)
             dtype = np.dtype(complex if is_complex(data.reference) else float)
             ends = []
             for _ in range(self.n_restarts):
@@ -120,7 +122,12 @@ class SymmetricLeastSquares:
 
         floor = (10 * machine_epsilon(data.reference)) ** 2 * problem.squared_norm
         rule = StoppingRule(
-            self.tol, self.max_iter, _PATIENCE, floor=floor, proof="extrapolation", persistent=True
+            self.tol,
+            self.max_iter,
+            CONVERGED_STEPS,
+            floor=floor,
+            proof="extrapolation",
+            persistent=True,
         )
         _, status = iterate(step, state, rule, monitor, assemble)
         model = assemble(best[0])

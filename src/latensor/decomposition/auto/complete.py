@@ -22,7 +22,7 @@ from latensor.decomposition.auto.observed import (
     observed_start,
     replace_wild,
 )
-from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.iteration import SLOW, Monitor
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import parameters
@@ -35,8 +35,6 @@ STARTS, _COMPARED = 16, 4
 # multiple of the parameters.
 _HELD_OUT, _MOST_HELD_OUT = 0.05, 10_000
 _ENTRIES_PER_PARAMETER = 1.5
-# Relative difference of two losses that have found the same optimum.
-_SAME_OPTIMUM = 1e-3
 # A model that is right is off by noise, and by what noise does to its parameters, at entries that
 # it has not seen: a few times what it is off by at others. The least error that counts.
 _CONTRADICTION, _NEGLIGIBLE = 3.0, 1e-3
@@ -109,7 +107,7 @@ def complete_entries(
             seen.append(candidate)
             yield candidate
 
-    found = Multistart(_SAME_OPTIMUM, 2, enough=enough).search(first, others())
+    found = Multistart(SLOW, 2, enough=enough).search(first, others())
     best = found.state
     if best.contradicted:
         best = min(seen, key=lambda c: c.held_out_error)

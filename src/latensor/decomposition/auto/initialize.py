@@ -21,10 +21,12 @@ from latensor.decomposition.optimize.starts import (
 )
 from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
 
-# Directions beyond the rank on which starts are compared.
+# Directions beyond the rank on which starts are compared: without them a hyperspectral cube ends
+# 2e-4 higher in the mean of eight seeds.
 _MARGIN = 3
-_TRIAL_SWEEPS = 3
-_COMPARED_SWEEPS = 20
+# Sweeps after which a start may be good enough, and after which two are compared: after one, 60^3
+# of rank 58 is lost. Five of the first take one cube 2e-4 down and another 5e-4 up.
+_TRIAL_SWEEPS, _COMPARED_SWEEPS = 3, 20
 
 
 def initialize(core: Core) -> Fit:

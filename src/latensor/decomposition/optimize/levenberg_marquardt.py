@@ -266,8 +266,10 @@ class FreeFactors:
 
     def finished(self, gradient: Array, stacked: Array) -> Array:
         """A gradient with the penalty, and none for modes that do not move."""
-        gradient = gradient + self.ridge * stacked
-        gradient[list(self.fixed)] = 0.0
+        if self.ridge:
+            gradient = gradient + self.ridge * stacked
+        if self.fixed:
+            gradient[list(self.fixed)] = 0.0
         return gradient
 
     def complete(self, matrix: Array, per_mode: int) -> Array:

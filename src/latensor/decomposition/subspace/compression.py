@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
+from latensor.decomposition.optimize.iteration import SLOW
 from latensor.decomposition.optimize.problem import CompleteProblem, multiply_mode, widened
 from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
@@ -25,9 +26,8 @@ WORTHWHILE = 0.75
 _SUBSPACE_STEPS = 3
 # Directions that a mode must lose to show what noise looks like.
 _FEWEST_NOISE = 4
-# How far the largest direction of noise may lie above what theory has for the mean of all, ...
-_FLAT = 1.1
-# ... and how far the smallest of the signal must lie above it.
+# How far the largest direction of noise may lie above what theory has for the mean of all, and the
+# smallest of the signal above that.
 GAP = 1.5
 # Rounds of higher-order orthogonal iteration that make rough bases good ones.
 ROUNDS = 2
@@ -37,10 +37,6 @@ _SHORT = 2.5
 LOSSLESS = 1e-12
 # Entries of the largest core that is worth a dense array on the host.
 LARGEST_CORE = 1 << 24
-# Directions beyond those of the core among which a projection on subspaces chooses.
-_MORE = 25
-# Dimension up to which the exact Gram of a sparse unfolding is worth its square.
-_LARGEST_GRAM = 3000
 
 
 @dataclass(frozen=True)
@@ -178,7 +174,7 @@ def _signal(
         noise, signal = values[:spare], values[spare:]
         edge = max(float(noise.mean()), 0.0) * (1.0 + np.sqrt(spare / columns)) ** 2
         exact = noise.sum() <= LOSSLESS * signal.sum()
-        if not exact and (noise[-1] > _FLAT * edge or signal[0] < GAP * noise[-1]):
+        if not exact and (noise[-1] > GAP * edge or signal[0] < GAP * noise[-1]):
             return None
         bases[mode] = _last_vectors(vectors, rank)
         current = multiply_mode(current, bases[mode].conj(), mode)
@@ -200,18 +196,15 @@ def _last_vectors(vectors: Array, count: int) -> Array:
 
 
 def compress_contractible(
-    tensor: Contractible,
-    problem: CompleteProblem,
-    rank: int,
-    rng: np.random.Generator,
-    rounds: int = ROUNDS,
+    tensor: Contractible, problem: CompleteProblem, rank: int, rng: np.random.Generator
 ) -> Compression:
     """Compress a tensor that is known through contractions: sparse, factored or implicit.
 
-    Bases come from the exact Grams of the unfoldings where the tensor offers `unfold_gram`, from
-    Gaussian contractions of the other modes elsewhere; rounds of higher-order orthogonal
-    iteration, each basis from the tensor contracted with the others, then improve them all.
-    A tensor that offers `projected` is first projected on subspaces that hold most of it.
+    Bases come from Gaussian contractions of the other modes, or from the exact Gram of an unfolding
+    (`unfold_gram`) where that is no larger than what a round sees; rounds of higher-order
+    orthogonal iteration, each basis from the tensor contracted with the others, improve them. They
+    end at once where the core holds next to nothing: a subspace of random entries is not worth a
+    pass. A tensor that offers `projected` is first projected on subspaces that hold most of it.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = len(shape)
@@ -223,18 +216,23 @@ def compress_contractible(
     sketches = [rng.standard_normal((min(d, width), d)) / np.sqrt(d) for d in tensor.shape]
     bases: list[Array | None] = [None] * order
     for mode in shrinking:
-        if hasattr(tensor, "unfold_gram") and tensor.shape[mode] <= _LARGEST_GRAM:
+        if hasattr(tensor, "unfold_gram") and tensor.shape[mode] <= prod(shape) // shape[mode]:
             gram = widened(to_host(tensor.unfold_gram(mode)))
             bases[mode] = _top_eigenvectors(gram, shape[mode], rng)
-        else:
-            seen = problem.project([None if m == mode else s for m, s in enumerate(sketches)])
-            bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
-    for _ in range(rounds):
-        for mode in shrinking:
-            if tensor.shape[mode] * prod(shape) // shape[mode] <= LARGEST_CORE:
-                seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
-                bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
-    core = problem.project(bases)
+            continue
+        seen = problem.project([None if m == mode else s for m, s in enumerate(sketches)])
+        bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
+    core: Array | None = None
+    for mode in ROUNDS * shrinking:
+        if tensor.shape[mode] * prod(shape) // shape[mode] > LARGEST_CORE:
+            core = None
+            continue
+        seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
+        basis = bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
+        core = multiply_mode(seen, basis.conj(), mode)
+        if np.vdot(core, core).real <= SLOW * problem.squared_norm:
+            break
+    core = problem.project(bases) if core is None else core
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
     native = [None if u is None else like(u, tensor.reference) for u in bases]
     return Compression(np.ascontiguousarray(core), tuple(native), base)
@@ -243,7 +241,7 @@ def compress_contractible(
 def wide_shape(shape: Sequence[int], rank: int) -> tuple[int, ...]:
     """Directions per mode among which a core of this rank is chosen by energy."""
     pairs = zip(shape, compressed_shape(shape, rank), strict=True)
-    return tuple(min(d, r + min(r, _MORE)) for d, r in pairs)
+    return tuple(min(d, r + oversampling(r)) for d, r in pairs)
 
 
 def _compress_projection(

@@ -3,9 +3,9 @@
 A direction of mode n shows in the compressed unfolding only if its energy exceeds the edge of the
 noise, variance (sqrt(d_n) + sqrt(columns))^2. A compression with many spare directions has many
 columns, so that a weak component may vanish in the noise and a core fit has nothing to find it by.
-Fewer directions in the other modes lower the edge: rounds of higher-order orthogonal iteration that
-narrow the bases step by step down to the rank bring the component out, and the core that remains
-is small and nearly free of noise.
+Fewer directions in the other modes lower the edge: rounds of higher-order orthogonal iteration with
+bases as narrow as the rank bring the component out, and the core that remains is small and nearly
+free of noise.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from latensor.decomposition.subspace.compression import (
 _CLEAR = 2.0
 # Fraction of the directions that may be unclear: more of them mean that the rank is too high.
 _FEW = 0.25
-# Fractions of the spare directions that are kept, round by round in pass by pass.
-_SCHEDULE = ((0.5, 0.25), (0.25, 0.0), (0.0,))
 
 
 class Directions(Enum):
@@ -91,23 +89,17 @@ def refine_subspace(
 ) -> Compression:
     """A compression to `rank` directions per mode, those of the signal rather than of the noise.
 
-    Each pass over the tensor holds the basis of one mode and improves the others on the tensor
-    contracted with it, in rounds that keep fewer and fewer spare directions. Modes that were not
-    compressed stay so.
+    Each of three passes over the tensor holds the basis of one mode and improves the others on the
+    tensor contracted with it. Modes that were not compressed stay so.
     """
     bases = [None if u is None else np.asarray(to_host(u)) for u in compression.bases]
     modes = [n for n, u in enumerate(bases) if u is not None]
-    spare = compression.core.shape[modes[0]] - rank
-    held, view = modes[0], problem
-    for fractions in _SCHEDULE:
-        held = modes[-1] if held == modes[0] else modes[0]
+    for held in (modes[-1], modes[0], modes[-1]):
         view = _contracted(problem, bases, held)
-        for fraction in fractions:
-            for mode in modes:
-                if mode != held:
-                    seen = view.project(_others(bases, view, problem, held, mode))
-                    size = rank + int(fraction * spare)
-                    bases[mode] = leading_directions(unfolding(seen, mode), size, rng)
+        for mode in modes:
+            if mode != held:
+                seen = view.project(_others(bases, view, problem, held, mode))
+                bases[mode] = leading_directions(unfolding(seen, mode), rank, rng)
     core = view.project(_others(bases, view, problem, held, None))
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
     native = [None if u is None else like(u, compression.bases[n]) for n, u in enumerate(bases)]
