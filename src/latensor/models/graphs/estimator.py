@@ -269,12 +269,6 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             source = row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
         else:
             source = self._whole(X)
-        n = self.n_features_in_
-        if self.n_components > n:
-            raise InvalidInputError(
-                f"n_components={self.n_components} exceeds the n_samples={n} nodes: lower "
-                "n_components"
-            )
         return source
 
     def _whole(self, X: object) -> Source:
