@@ -107,6 +107,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "certificate_",
         }
     )
+    node_names_: list[Any] | None
     _input_names: ClassVar[tuple[str, ...]] = ("node_names_",)
     _takes_sparse: ClassVar[bool] = True
     _min_samples: ClassVar[int] = 2
