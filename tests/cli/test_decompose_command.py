@@ -420,3 +420,8 @@ def test_labels_that_do_not_fit_are_refused(run, file, tmp_path, rows, more, mes
     result = run(file, "--labels", labels_file(tmp_path, rows), *more)
     assert result.exit_code == 2
     assert message in " ".join(result.output.split())
+
+
+def test_a_tensor_of_zeros_is_said_to_have_no_signal(run, tmp_path):
+    np.save(tmp_path / "zero.npy", np.zeros((4, 5, 6)))
+    assert "Note: there is no signal" in run(tmp_path / "zero.npy", "--rank", 2).output

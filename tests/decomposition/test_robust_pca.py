@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 import pytest
+from scipy.linalg import block_diag
 
 import latensor as lt
 from latensor.decomposition import Status
@@ -256,3 +259,28 @@ FEW = np.eye(6, 5, dtype=bool) | np.eye(6, 5, -1, dtype=bool)
 def test_bad_input_is_refused(data, options, message):
     with pytest.raises(lt.InvalidInputError, match=message):
         lt.robust_pca(data, **options)
+
+
+@pytest.mark.parametrize("sizes, rank", [((100, 100), 2), ((150, 50), 2), ((40,) * 5, 1)], ids=str)
+@pytest.mark.parametrize("seed", range(2))
+def test_blocks_are_not_left_out_though_most_entries_are_zero(sizes, rank, seed):
+    """A rank that is too low meets the zeros around blocks too; it had been called CONVERGED."""
+    rng = np.random.default_rng(seed)
+    low = block_diag(*(rng.normal(size=(n, rank)) @ rng.normal(size=(rank, n)) for n in sizes))
+    errors = np.where(rng.random(low.shape) < 0.05, rng.normal(size=low.shape), 0.0)
+    for given in (None, rank * len(sizes)):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", lt.ConvergenceWarning)
+            found = lt.robust_pca(low + errors, given)
+        assert found.rank == rank * len(sizes)
+        assert np.linalg.norm(found.low_rank.to_dense() - low) < 1e-10 * np.linalg.norm(low)
+
+
+def test_one_entry_among_zeros_divides_by_nothing():
+    values = np.zeros((30, 20))
+    values[2, 5] = 1.0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", RuntimeWarning)
+        warnings.simplefilter("ignore", lt.ConvergenceWarning)
+        found = lt.robust_pca(values)
+    assert np.isfinite(found.low_rank.to_dense()).all()

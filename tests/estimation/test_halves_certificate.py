@@ -70,3 +70,19 @@ def test_certificates_of_other_kinds_stay_as_they_are():
     certificate = lt.PCA(2).fit(CLUSTERS).certificate_
     selection = Selection(2, "", {"small": 2}, table=(Tried(2, 0.0, 0.0, 2, 0.0, 0.0),))
     assert with_halves(certificate, selection) is certificate
+
+
+@pytest.mark.parametrize("later", ["partial_fit", "merge"])
+def test_halves_say_nothing_about_data_that_came_later(later):
+    rng = np.random.default_rng(2)
+    mixed = rng.laplace(size=(3000, 3)) @ rng.normal(size=(3, 3))
+    model = lt.ICA("auto", random_state=0).fit(mixed)
+    assert model.certificate_.in_halves == 3
+    more = rng.normal(size=(20_000, 3))
+    if later == "merge":
+        model.merge(model.spawn().partial_fit(more))
+    else:
+        model.partial_fit(more)
+    assert model.n_components_ == model.selection_.n_components == 3
+    assert model.certificate_.in_halves == 0
+    assert "each half" not in str(model.certificate_)

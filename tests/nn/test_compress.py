@@ -391,3 +391,104 @@ def test_units_that_something_else_uses_stay():
         assert not hidden_units(model, {"0", "2"}, x)
     pooled = torch.nn.Sequential(linear, torch.nn.MaxPool1d(2), torch.nn.Linear(12, 3))
     assert not hidden_units(pooled, {"0", "2"}, x)
+
+
+def twins(*layers):
+    """Make every second unit of layers equal to the one before it."""
+    for layer in layers:
+        for values in layer.parameters():
+            values.data[1::2] = values.data[::2]
+
+
+def test_units_that_are_twins_all_go_however_large_the_budget():
+    """Half of the units write the others: the network has an exact form of 1,440 weights."""
+    torch.manual_seed(0)
+    layers = [torch.nn.Linear(32, 40), torch.nn.Linear(40, 40), torch.nn.Linear(40, 20)]
+    twins(*layers[:2])
+    model = torch.nn.Sequential(
+        layers[0], torch.nn.ReLU(), layers[1], torch.nn.ReLU(), layers[2]
+    ).double()
+    x = torch.randn(300, 32).double()
+    for keep in (0.8, 0.5, 0.4):
+        small = lt.nn.compress(model, keep, inputs=x, refine=0)
+        assert small.report.output_error < 1e-3
+        assert small.report.keep < 0.42
+
+
+def test_modules_that_are_used_twice_stand_between_layers():
+    torch.manual_seed(0)
+    for shared, width in ((torch.nn.Softmax(1), 24), (torch.nn.LayerNorm(24), 24)):
+        model = torch.nn.Sequential(
+            torch.nn.Linear(24, 24), shared, torch.nn.Linear(24, width), shared,
+            torch.nn.Linear(width, 30),
+        )  # fmt: skip
+        assert not hidden_units(model, {"0", "2", "4"}, torch.randn(5, 24))
+    norm = torch.nn.BatchNorm2d(16)
+    model = torch.nn.Sequential(
+        torch.nn.Conv2d(4, 16, 3), norm, torch.nn.Conv2d(16, 16, 3), norm, torch.nn.Conv2d(16, 8, 3)
+    ).eval()
+    x = torch.randn(20, 4, 9, 9)
+    assert not hidden_units(model, {"0", "2", "4"}, x)
+    assert lt.nn.compress(model, 0.5, inputs=x, refine=0)(x).shape == (20, 8, 3, 3)
+
+
+@pytest.mark.parametrize("name", ["weight_norm", "spectral_norm"])
+def test_layers_whose_weights_are_computed_are_left_alone(name):
+    torch.manual_seed(0)
+    wrap = getattr(torch.nn.utils.parametrizations, name)
+    model = torch.nn.Sequential(
+        wrap(torch.nn.Linear(30, 30)), torch.nn.ReLU(), torch.nn.Linear(30, 30), torch.nn.ReLU(),
+        torch.nn.Linear(30, 20),
+    ).eval()  # fmt: skip
+    x = torch.randn(200, 30)
+    small = lt.nn.compress(model, 0.8, inputs=x, refine=2)
+    reasons = {layer.name: layer.reason for layer in small.report.layers}
+    assert "remove their parametrization" in reasons["0"]
+    assert torch.equal(small[0](x), model[0](x))
+    with pytest.raises(lt.InvalidInputError, match="remove their parametrization"):
+        lt.nn.compress(model[:1], 0.8, inputs=x)
+
+
+class ByWeights(torch.nn.Module):
+    """Uses the weights of its first layer again, by a function."""
+
+    def __init__(self):
+        super().__init__()
+        layers = [torch.nn.Linear(24, 30), torch.nn.ReLU(), torch.nn.Linear(30, 24)]
+        self.net = torch.nn.Sequential(*layers)
+        twins(layers[0])
+
+    def forward(self, x):
+        return self.net(x) + torch.nn.functional.linear(x, self.net[0].weight) @ torch.ones(30, 1)
+
+
+class Doubled(torch.nn.Linear):
+    def forward(self, x):
+        return 2 * super().forward(x)
+
+
+def test_networks_that_fewer_units_would_break_keep_them():
+    torch.manual_seed(0)
+    x = torch.randn(200, 24)
+    small = lt.nn.compress(ByWeights(), 0.6, inputs=x, refine=2)
+    assert "units" not in [layer.method for layer in small.report.layers]
+    model = torch.nn.Sequential(Doubled(24, 30), torch.nn.ReLU(), torch.nn.Linear(30, 24))
+    small = lt.nn.compress(model, 0.9, inputs=x, refine=2)
+    assert {layer.name: layer.reason for layer in small.report.layers}[
+        "0"
+    ] == "Doubled has its own forward"
+    assert torch.equal(small[0].weight, model[0].weight)
+
+
+def test_nothing_of_the_caller_changes_and_frozen_layers_stay_frozen():
+    model, x = network().train(), images()
+    for p in model[2].parameters():
+        p.requires_grad_(False)
+    state = torch.get_rng_state()
+    for settings in ({"keep": 0.4}, {"keep": 0.4, "method": "cp"}):
+        small = lt.nn.compress(model, **settings, inputs=x, refine=2)
+        assert {layer.name: layer.method for layer in small.report.layers}["2"] != "dense"
+        assert not any(p.requires_grad for p in small[2].parameters())
+        assert all(p.requires_grad for p in small[7].parameters())
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(module.training for module in model.modules())

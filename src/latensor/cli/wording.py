@@ -12,6 +12,9 @@ import numpy as np
 from latensor.cli.refusal import Refusal
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, NotIdentifiableError
 
+# Kinds of warnings that the library gives; those of deprecations are not for the command line.
+_TOLD = (ConvergenceWarning, UserWarning)
+
 
 class Wording:
     """Replaces arguments and functions of the library by the options of a command.
@@ -45,9 +48,10 @@ class Wording:
     def warnings(self, notes: list[str]) -> Iterator[None]:
         """Collect what the library warns of as notes."""
         with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", ConvergenceWarning)
+            for category in _TOLD:
+                warnings.simplefilter("always", category)
             yield
-        notes += [self(w.message) for w in caught if issubclass(w.category, ConvergenceWarning)]
+        notes += [self(w.message) for w in caught if w.category in _TOLD]
 
 
 # Of the file that a model is read from.

@@ -392,7 +392,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         if frame.values.get("selection") is not None:
             self.selection_ = frame["selection"]
             certificate = self.__dict__.get("certificate_")
-            if certificate is not None:
+            # Units that came later were in neither half.
+            all_seen = self._stream.count <= frame.values.get("units of selection", 0)
+            if certificate is not None and all_seen:
                 self.certificate_ = with_halves(certificate, self.selection_)
 
     def _warn(self, answer: Answer[Any]) -> None:

@@ -52,7 +52,8 @@ def learn(
         model = model.with_selection(selection)
     frame = model.survey(run, streaming)
     if selection is not None:
-        frame = replace(frame, values={**frame.values, "selection": selection})
+        selected = {"selection": selection, "units of selection": run.n_units}
+        frame = replace(frame, values={**frame.values, **selected})
     found_at_once = None if streaming else model.at_once(run, frame)
     if found_at_once is not None:
         return Learned(frame, None, None, found_at_once)

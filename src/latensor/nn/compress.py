@@ -147,7 +147,9 @@ def _low_rank(
         for name in names
     }
     chosen = _chosen(model, lists, given, batches, fixed_operations)
-    return _replaced(model, names, chosen, known, batches, method)
+    devices = {p.device for p in model.parameters() if p.device.type == "cuda"}
+    with torch.random.fork_rng(devices):  # new layers draw starting values, which are overwritten
+        return _replaced(model, names, chosen, known, batches, method)
 
 
 def _scaled(
@@ -230,6 +232,10 @@ def _layers(
         layer = modules[name]
         if name in skip:
             reasons[name] = "skipped"
+        elif "weight" not in layer._parameters:
+            reasons[name] = "weights are computed from others: remove their parametrization"
+        elif type(layer).forward not in {kind.forward for kind in _LAYERS}:
+            reasons[name] = f"{type(layer).__name__} has its own forward"
         elif layer.weight.numel() < _SMALL:
             reasons[name] = f"fewer than {_SMALL:,} weights"
         elif getattr(layer, "groups", 1) > 1:
@@ -336,6 +342,7 @@ def _replaced(
             found = truncated(layer, W, own.mean, own.covariance, own.sensitivity, ranks)
         if method == "cp" and not isinstance(layer, torch.nn.Linear) and ranks is not None:
             found = _by_cp(layer, found, chosen[name].n_weights, own)
+        found.requires_grad_(layer.weight.requires_grad)
         parent, _, last = name.rpartition(".")
         setattr(small.get_submodule(parent) if parent else small, last, found)
         changed = True

@@ -33,6 +33,7 @@ _BY_CHANNEL = (
     _nn.AdaptiveMaxPool2d, _nn.AdaptiveMaxPool3d, _nn.Dropout1d, _nn.Dropout2d, _nn.Dropout3d,
 )  # fmt: skip
 _NORMS = (_nn.BatchNorm1d, _nn.BatchNorm2d, _nn.BatchNorm3d)
+_WATCHED = (_nn.Sequential, *_NORMS)
 # Of the mean variance of the units that stay, against units that are nearly the same.
 _RIDGE = 1e-4
 
@@ -87,7 +88,13 @@ def narrow(
         times = 1.0 if by_weights else known[name].positions
         costs[name] = times * model.get_submodule(name).weight.numel()
     kept = widths(hidden, costs, fraction * sum(costs.values()))
-    return narrowed(model, hidden, kept, known)
+    small, rows = narrowed(model, hidden, kept, known)
+    try:
+        with torch.no_grad():
+            small(example)
+    except RuntimeError:  # weights or outputs of these layers are used outside of the Sequential
+        return model, {}
+    return small, rows
 
 
 def hidden_units(model: Any, names: set[str], example: Any) -> list[Hidden]:
@@ -97,46 +104,39 @@ def hidden_units(model: Any, names: set[str], example: Any) -> list[Hidden]:
     ----------
     model : network
     names : layers that may be changed
-    example : an input: a Sequential that the network does not call as a whole is left alone
+    example : an input: a Sequential that the network does not call as a whole, once, is left alone
     """
-    found: list[Hidden] = []
-    calls: list[str] = []
-    sequences = dict(_sequences(model, ""))
-    with torch.no_grad(), watching(model, sequences, lambda name, *_: calls.append(name)):
+    modules = dict(model.named_modules())
+    called = {name: 0 for name, module in modules.items() if type(module) in _WATCHED}
+
+    def see(name: str, *_: object) -> None:
+        called[name] += 1
+
+    with torch.no_grad(), watching(model, called, see):
         model(example)
-    for owner, leaves in sequences.items():
-        if calls.count(owner) != 1:
-            continue
+    own_name = {id(module): name for name, module in modules.items()}
+    found: dict[tuple[str, str], Hidden] = {}
+    for owner in (name for name, n in called.items() if n == 1):
         first: tuple[str, Any] | None = None
         between: list[tuple[str, Any]] = []
-        for name, module in leaves:
+        for module in _in_order(modules[owner]):
+            name = own_name[id(module)]
             if isinstance(module, (_nn.Linear, *_CONVOLUTIONS)):
                 usable = name in names and getattr(module, "groups", 1) == 1
-                if first is not None and usable:
-                    found += _hidden(first, between, (name, module))
+                for each in _hidden(first, between, (name, module)) if first and usable else ():
+                    if all(called[norm] == 1 for norm in each.norms):
+                        found[each.first, each.last] = each
                 first, between = ((name, module) if usable else None), []
             else:
                 between.append((name, module))
-    return found
+    return list(found.values())
 
 
-def _sequences(module: Any, name: str) -> Iterator[tuple[str, list[tuple[str, Any]]]]:
-    """Every outermost Sequential, and its modules in the order in which it calls them."""
-    prefix = f"{name}." if name else ""
-    inner = [(f"{prefix}{key}", child) for key, child in module.named_children()]
+def _in_order(module: Any) -> Iterator[Any]:
+    """The modules that a Sequential calls, one that stands there twice twice; else nothing."""
     if type(module) is _nn.Sequential:
-        inner = list(_leaves(module, prefix))
-        yield name, inner
-    for key, child in inner:
-        yield from _sequences(child, key)
-
-
-def _leaves(module: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for name, child in module.named_children():
-        if type(child) is _nn.Sequential:
-            yield from _leaves(child, f"{prefix}{name}.")
-        else:
-            yield f"{prefix}{name}", child
+        for child in module:
+            yield from _in_order(child) if type(child) is _nn.Sequential else (child,)
 
 
 def _hidden(first: Any, between: list[tuple[str, Any]], last: Any) -> list[Hidden]:
@@ -212,7 +212,7 @@ def ordered(hidden: Hidden, model: Any, known: LayerStatistics) -> Hidden:
 def widths(hidden: list[Hidden], costs: dict[str, float], budget: float) -> dict[str, int]:
     """How many units stay in front of each layer, for the least sum of errors within a budget.
 
-    The unit that adds least error for what it costs goes first.
+    The unit that adds least error for what it costs goes first; those that add none all go.
 
     Parameters
     ----------
@@ -231,14 +231,17 @@ def widths(hidden: list[Hidden], costs: dict[str, float], budget: float) -> dict
         return costs[name] * fraction(name, before) * fraction(name, after)
 
     total = sum(cost(name) for name in costs)
-    while total > budget:
+    while True:
         options = []
         for each in hidden:
             k = kept[each.last]
             if k > 1:
                 saved = (cost(each.first) + cost(each.last)) / k
-                options.append(((each.errors[k - 1] - each.errors[k]) / saved, saved, each.last))
-        if not options:
+                rise = each.errors[k - 1] - each.errors[k]
+                rounding = torch.finfo(torch.float64).eps * each.n_units * each.errors[0]
+                rise = rise if rise > rounding else 0.0
+                options.append((rise / saved, saved, each.last))
+        if not options or (total <= budget and min(options)[0] > 0):
             break
         _, saved, name = min(options)
         kept[name] -= 1
@@ -256,12 +259,13 @@ def narrowed(
         if len(units) == each.n_units:
             continue
         own, last = known[each.last], small.get_submodule(each.last)
-        where = (units[:, None] * each.area + torch.arange(each.area)).flatten()
+        kept_inputs = torch.isin(torch.arange(each.n_units), units).repeat_interleave(each.area)
+        where, rest = kept_inputs.nonzero()[:, 0], (~kept_inputs).nonzero()[:, 0]
         W, P = matrix_of(last), own.covariance
         some = P[where][:, where]
         shift = _RIDGE * float(some.diagonal().mean()) or 1.0  # units that never change
         some = some + shift * torch.eye(len(where)).to(some)
-        moved = torch.linalg.solve(some, P[where] @ W.T).T
+        moved = W[:, where] + torch.linalg.solve(some, P[where][:, rest] @ W[:, rest].T).T
         bias = 0 if last.bias is None else last.bias.detach().double()
         bias = bias + W @ own.mean - moved @ own.mean[where]
         shape = (len(W), len(units), *last.weight.shape[2:])

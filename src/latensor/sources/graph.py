@@ -34,7 +34,7 @@ def read_graph(given: Any) -> tuple[Any, list[Any] | None]:
             )
         return _checked(scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))), names
     array = np.asarray(to_host(given)) if is_array(given) else read_numpy(given, "adjacency")
-    if array.dtype.kind == "O":
+    if array.dtype.kind == "O" and array.ndim == 2:
         array = array.astype(np.float64)
     if array.dtype.kind == "c":
         raise InvalidInputError("Complex data not supported: adjacency holds complex numbers")

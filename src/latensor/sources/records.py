@@ -122,10 +122,10 @@ def _names(given: object, argument: str) -> tuple[str, ...] | None:
 
 def pieces_as(piece: Any, kind: Kind, layout: Layout) -> Iterator[Any]:
     """A piece of a partition as batches that the input of a model of a kind reads."""
-    is_list = isinstance(piece, list)
+    is_list, is_sparse = isinstance(piece, list), scipy.sparse.issparse(piece)
     if is_list and (kind is not Kind.VIEWS or (piece and isinstance(piece[0], list | tuple))):
         yield from _items_as(piece, kind, layout)
-    elif isinstance(piece, Mapping) or not layout.names_nothing:
+    elif (isinstance(piece, Mapping) and not is_sparse) or not layout.names_nothing:
         yield _columns_as(columns_of(piece), kind, layout)
     elif kind is Kind.DOCUMENTS and _is_text_series(piece):
         yield list(piece)

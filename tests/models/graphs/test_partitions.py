@@ -113,6 +113,7 @@ def test_partitions_give_what_the_matrix_gives(matrix, k):
         parts(matrix, 0, 100, 100, 333),
         parts(looped, 50),
         parts(matrix.toarray().astype(int), 300),
+        lt.sources.partitions([[matrix[:90].todok()], [matrix[90:].tocoo()]]),
         dask.array.from_array(matrix.toarray(), chunks=(250, 170)),
     ):
         found = model(k).fit(source)
@@ -211,7 +212,7 @@ EDGES = np.argwhere(PLANTED.toarray())
         (parts(PLANTED[:500], 200), {}, "500 rows in its partitions, but 600 columns"),
         (parts(scipy.sparse.vstack([PLANTED] * 2, "csr"), 600), {}, "1200 rows"),
         (parts(EDGES, 100), {"k": 2}, "list of edges.*group the edges by their first node"),
-        (parts(np.c_[EDGES, np.ones(len(EDGES))], 100), {"k": 2}, "list of edges"),
+        (parts(np.c_[EDGES, np.ones(len(EDGES))], 100), {"k": 4}, "list of edges"),
         (parts(with_entry(PLANTED, 450, 3, -1.0), 400), {}, r"weight of -1.*\(partition 1\)"),
         (parts(with_entry(PLANTED, 450, 3, np.nan), 400), {}, r"NaN.*\(partition 1\)"),
         (parts(DIRECTED, 100), {"directed": False}, "not symmetric, but directed=False"),
@@ -223,3 +224,9 @@ EDGES = np.argwhere(PLANTED.toarray())
 def test_what_is_refused(source, settings, message):
     with pytest.raises(InvalidInputError, match=message):
         model(**settings).fit(source)
+
+
+def test_a_network_in_partitions_has_no_score():
+    found = model(refine=0).fit(PLANTED)
+    with pytest.raises(InvalidInputError, match="adjacency is of shape"):
+        found.score(parts(PLANTED, 100))

@@ -52,20 +52,17 @@ class Found:
 def fit_given(entries: Entries, ranks: tuple[int, ...]) -> Found:
     """A fit of given ranks, or of the lower ones that explain as much without an odd direction."""
     found = _search(entries, ranks)
-    local = _local_modes(found.fit) if found.fit.assessment.exact else ()
-    if not local:
-        return found
-    every = range(entries.values.ndim) if entries.values.ndim == 2 else local
-    fewer = tuple(r - (k in every) for k, r in enumerate(found.fit.core.shape))
-    if min(fewer) > 0:
-        lower = fit_given(entries, fewer)
-        found = replace(found, n_iter=found.n_iter + lower.n_iter)
-        # By chance a direction meets one entry more for each of its parameters.
-        one, other = found.fit.assessment, lower.fit.assessment
-        gained = OVERDETERMINED * (one.parameters - other.parameters)
-        if lower.status is Status.CONVERGED and other.exact and one.kept - other.kept < gained:
-            return replace(lower, n_iter=found.n_iter)
-    return replace(found, status=Status.UNCONFIRMED)
+    while local := _local_modes(found.fit) if found.fit.assessment.exact else ():
+        every = range(entries.values.ndim) if entries.values.ndim == 2 else local
+        fewer = tuple(r - (k in every) for k, r in enumerate(found.fit.core.shape))
+        if min(fewer) == 0:
+            return replace(found, status=Status.UNCONFIRMED)
+        lower = _search(entries, fewer)
+        n_iter = found.n_iter + lower.n_iter
+        if not lower.fit.assessment.exact or _explains_more(found.fit, lower.fit):
+            return replace(found, status=Status.UNCONFIRMED, n_iter=n_iter)
+        found = replace(lower, n_iter=n_iter)
+    return found
 
 
 def _search(entries: Entries, ranks: tuple[int, ...]) -> Found:
@@ -79,14 +76,18 @@ def _search(entries: Entries, ranks: tuple[int, ...]) -> Found:
         if not others and _one_sided(entries, last):
             # Gradient descent with clipped residuals follows errors that pull together.
             ways.append(ways.pop(0))
+        # Where directions vanish in most slices, other exact fits may meet more entries.
         final = last.assessment.exact and _ranks_by_gap(last) == last.core.shape
+        final = final and not _local_modes(last)
         if final or any(_confirm(entries, last, one) for one in others):
             break
     total = sum(one.n_iter for one in tried)
     exact = [one for one in tried if one.assessment.exact]
     if exact:
-        fewest = min(exact, key=lambda one: one.assessment.parameters)
-        return Found(fewest, Status.CONVERGED, total)
+        best, *others = sorted(exact, key=lambda one: one.assessment.parameters)
+        for one in others:
+            best = one if _explains_more(one, best) else best
+        return Found(best, Status.CONVERGED, total)
     # All are compared by the same loss: squares up to the smallest of their thresholds.
     level = min(one.assessment.threshold for one in tried)
     losses = [_trimmed(entries, one, level) for one in tried]
@@ -195,7 +196,7 @@ def _next_to(entries: Entries, low_rank: Any) -> Callable[[tuple[int, ...]], Fit
 
 def _count(spectrum: Any) -> int:
     """The number of singular values before the widest gap in the upper half, all without a gap."""
-    values = np.maximum(np.asarray(spectrum), 1e-12 * spectrum[0])
+    values = np.maximum(np.asarray(spectrum), 1e-12 * spectrum[0] or np.finfo(float).tiny)
     ratios = (values[:-1] / values[1:])[: max(len(values) // 2, 1)]
     widest = int(np.argmax(ratios)) if len(ratios) else 0
     return widest + 1 if len(ratios) and ratios[widest] > _GAP else len(values)
@@ -208,9 +209,19 @@ def _without_excess(fit: Fit, way: Callable[[tuple[int, ...]], Fit]) -> Fit:
         if ranks == fit.core.shape:
             return fit
         fewer = way(ranks)
-        if not fewer.assessment.exact:
+        if not fewer.assessment.exact or (fit.assessment.exact and _explains_more(fit, fewer)):
             return fit
         fit = fewer
+
+
+def _explains_more(one: Fit, other: Fit) -> bool:
+    """Whether an exact fit meets more entries than another than its parameters do by chance.
+
+    Each parameter meets one entry. Where most of the data are zero, as around blocks, a rank that
+    is too low meets most entries too.
+    """
+    more, fewer = one.assessment, other.assessment
+    return more.kept - fewer.kept >= OVERDETERMINED * max(more.parameters - fewer.parameters, 1)
 
 
 def _ranks_by_gap(fit: Fit) -> tuple[int, ...]:

@@ -107,6 +107,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "certificate_",
         }
     )
+    node_names_: list[Any] | None
     _input_names: ClassVar[tuple[str, ...]] = ("node_names_",)
     _takes_sparse: ClassVar[bool] = True
     _min_samples: ClassVar[int] = 2
@@ -269,12 +270,6 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             source = row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
         else:
             source = self._whole(X)
-        n = self.n_features_in_
-        if self.n_components > n:
-            raise InvalidInputError(
-                f"n_components={self.n_components} exceeds the n_samples={n} nodes: lower "
-                "n_components"
-            )
         return source
 
     def _whole(self, X: object) -> Source:

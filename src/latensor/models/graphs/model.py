@@ -155,6 +155,11 @@ class BlockModel(Model[GraphState]):
         n = self.n_nodes
         first = run.fold("rows", RowCounts()).first_nodes()
         self._check_square(run.n_units)
+        if self.n_components > n:
+            raise InvalidInputError(
+                f"n_components={self.n_components} exceeds the n_samples={n} nodes: lower "
+                "n_components"
+            )
         marks = run.rng("symmetry").standard_normal((2, 2, n))
         census = run.fold("degrees", Census(Nodes(n, first, True), marks))
         if self.directed is False and not census.is_symmetric:
