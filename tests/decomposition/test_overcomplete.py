@@ -139,6 +139,8 @@ def test_no_signal_is_told(options):
         found = lt.decompose(np.zeros((4,) * 4), 3, **options)
     assert found.certificate.verdict == "unstable"
     assert "the data are zero" in str(found.certificate)
+    assert found.certificate.explained is None
+    assert "energy" not in str(found.certificate)
 
 
 @pytest.mark.parametrize("algorithm", [Foobi(), SubspacePower(), Tensorization()])

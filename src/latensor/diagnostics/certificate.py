@@ -129,8 +129,13 @@ class Certificate(Findings):
 
     @property
     def explained(self) -> float | None:
-        """The fraction of the squared norm of the (observed) data that the model explains."""
-        return None if self.residual is None else max(1.0 - self.residual**2, 0.0)
+        """The fraction of the squared norm of the (observed) data that the model explains.
+
+        None where it is not known, or where the data are zero.
+        """
+        if self.residual is None or not (self.residual or any(self.weights)):
+            return None
+        return max(1.0 - self.residual**2, 0.0)
 
     def __repr__(self) -> str:
         return (
