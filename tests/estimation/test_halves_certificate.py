@@ -39,7 +39,12 @@ def test_one_component_has_nothing_to_be_found_again():
 def test_what_speaks_against_the_answer_still_does():
     certificate = lt.GaussianMixture("auto", random_state=0).fit(CLUSTERS).certificate_
     assert certificate.verdict == "stable"
-    assert replace(certificate, ahead=1.0, moved=0.2).verdict == "uncertain"
+    other = replace(certificate, ahead=1.0, moved=0.2)
+    assert other.verdict == "uncertain"
+    # By the measure of the halves it is no other answer; without halves it is one.
+    assert replace(other, is_same=True).verdict == "stable"
+    assert "still the same components" in str(replace(other, is_same=True))
+    assert replace(other, is_same=True, in_halves=0).verdict == "uncertain"
     assert replace(certificate, rows_per_feature=2.0).verdict == "unstable"
 
 

@@ -210,6 +210,7 @@ class GaussianMixture(GaussianEstimator):
             asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
             ahead=ahead / np.sqrt(evidence["copies"]),
             moved=moved,
+            is_same=evidence.get("is_same", False),
             n_moves=answer.n_moves,
             constant_features=evidence["constant"],
             covariance_type=self.covariance_type,

@@ -39,6 +39,8 @@ class GaussianMixtureCertificate(MixtureCertificate):
     ahead : float, standard errors by which another optimum that was met is less likely (Vuong
         1989); infinite where none came near
     moved : float, fraction of the rows that it puts into other components
+    is_same : bool, whether its components are those that were found, by the measure that halves of
+        the data are compared by: 4 d2(partners) < d2(nearest other component)
     """
 
     covariance_type: str = "full"
@@ -51,6 +53,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
     asked: float = 0.0
     ahead: float = float("inf")
     moved: float = 0.0
+    is_same: bool = False
 
     @property
     def statements(self) -> tuple[Statement, ...]:
@@ -94,12 +97,18 @@ class GaussianMixtureCertificate(MixtureCertificate):
     def _optima(self) -> Statement | None:
         if self.ahead >= ERRORS or self.moved <= ANOTHER:
             return None
+        text = (
+            f"another optimum puts {100 * self.moved:.0f} % of the rows into other components and "
+            f"is {max(self.ahead, 0.0):.2g} standard errors less likely: "
+        )
+        if self.in_halves and self.is_same:
+            text += "still the same components, as those of the two halves of the data are."
+            return Statement("Optima", GOOD, text)
         return Statement(
             "Optima",
             CAUTION,
-            f"another optimum puts {100 * self.moved:.0f} % of the rows into other components and "
-            f"is {max(self.ahead, 0.0):.2g} standard errors less likely: these rows do not say "
-            "which is right. Give more rows, or compare other n_components and covariance types.",
+            f"{text}these rows do not say which is right. Give more rows, or compare other "
+            "n_components and covariance types.",
         )
 
     def _size(self) -> Statement:

@@ -12,7 +12,7 @@ from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
 from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
-from latensor.estimation.selection import Selection
+from latensor.estimation.selection import Selection, is_reproduced, reproduction
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import (
     GivenParts,
@@ -355,12 +355,16 @@ class GaussianModel(Model[MixtureState]):
         missing = np.isnan(rows)
         patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
         family, alternative = self.family(frame), answer.evidence.get("alternative")
-        ahead = (np.inf, 0.0)
+        ahead, is_same = (np.inf, 0.0), False
         if alternative is not None:
-            ahead = compared(family, family.prepare(search_.sample), answer.state, alternative)
+            both = (answer.state, alternative)
+            ahead = compared(family, family.prepare(search_.sample), *both)
+            found = (self.responsibilities(frame, state, search_.sample) for state in both)
+            is_same = is_reproduced(reproduction(*found))
         return {
             "alternative": None,
             "ahead": tuple(ahead),
+            "is_same": is_same,
             "copies": fewest_copies(search_.sample),
             "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
             "collapsed": int(family.collapsed(answer.state, weight).sum()),
