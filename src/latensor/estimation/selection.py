@@ -10,6 +10,8 @@ whole: balls of two standard errors around neighbours then do not meet.
 
 The answer is the largest k that predicts no worse than the best by two standard errors of a
 smaller one, and whose components are all reproduced. One component is reproduced by definition.
+Where still more components would predict better, the likelihood does not single a number out:
+then the parameters must agree too, where they are compared and do so for any number above one.
 """
 
 from __future__ import annotations
@@ -75,8 +77,9 @@ class Selection:
     ----------
     n_components : int
     reason : str, in one sentence
-    choices : "small" (parameters agree too, where they are compared), "medium" (the answer) and
-        "large" (the fewest that predict as well as the best)
+    choices : "small" (parameters agree too, where they are compared), "medium" (the components
+        are found again) and "large" (the fewest that predict as well as the best). The answer is
+        "medium", or "small" where that is above one and "large" above "medium"
     limit_reached : bool, whether more components than were tried might predict better
     table : a Tried for every number tried
     ratios : (k,) d2(partners) / d2(nearest other one) of the components at the answer
@@ -192,12 +195,25 @@ def is_reproduced(ratios: Array) -> bool:
     return bool((ratios * _APART < 1).all())
 
 
+def _gain(one: Evaluation, other: Evaluation) -> tuple[float, float]:
+    """By how much one predicts better than another, and the standard error over units."""
+    each = (one.scores - other.scores) * one.weights
+    return float(each.sum()), float(np.sqrt(len(each)) * np.std(each))
+
+
+def is_better(one: Evaluation, other: Evaluation) -> bool:
+    """Whether one predicts the same units better than another, by two standard errors."""
+    gain, error = _gain(one, other)
+    return gain > _ERRORS * error
+
+
 def select(
     evaluate: Callable[[int], Evaluation | None],
     limit: int,
     *,
     where: str = "samples",
     small: str = "the parameters must agree too",
+    also: str = "and their parameters agree",
 ) -> Selection:
     """The largest reproduced number of components that is worth them.
 
@@ -210,10 +226,10 @@ def select(
     evaluate : fits both halves with a number of components; None where they cannot be fitted
     limit : int, the largest number
     where : str, what was divided into halves
-    small : str, what "small" asks for besides
+    small, also : str, what "small" asks for besides, and that it is so
     """
     search = _Search(evaluate, limit)
-    return search.answer(where, small)
+    return search.answer(where, small, also)
 
 
 class _Search:
@@ -224,29 +240,32 @@ class _Search:
         self.tried: dict[int, Tried] = {}
         self.found: dict[int, Evaluation] = {}
 
-    def answer(self, where: str, small_asks: str) -> Selection:
+    def answer(self, where: str, small_asks: str, also: str) -> Selection:
         if not self._try(1):
             return Selection.of_one(f"a half of the {where} cannot be fitted by itself")
         best = self._best()
         large = min(k for k in self.tried if not self._is_better(best, k))
         medium = self._largest_reproduced(large)
-        small = max(k for k in self.tried if k <= medium and self._agrees(k))
+        small = next((k for k in range(medium, 1, -1) if self._try(k) and self._agrees(k)), 1)
+        count = small if small > 1 and medium < large else medium
         limit_reached = best == self.limit > 1
         text = f"each was found again in the other half of the {where}"
         if medium == 1:
             text = f"no more than one was found again in the other half of the {where}"
-        if small < medium:
+        if count < medium:
+            text += f", {also}; {medium} are without that"
+        elif small < medium:
             text += f"; {small} if {small_asks}"
-        if large != medium:
+        if large != count:
             more = f"{large} or more predict" if limit_reached else f"{large} predict"
             text += f"; {more} best"
         return Selection(
-            medium,
+            count,
             text,
             {"small": small, "medium": medium, "large": large},
             limit_reached,
             tuple(self._beside(k, best) for k in sorted(self.tried)),
-            self.found[medium].ratios,
+            self.found[count].ratios,
             2 * len(self.tried),
         )
 
@@ -288,21 +307,13 @@ class _Search:
         return self.tried[k].held_out
 
     def _agrees(self, k: int) -> bool:
-        return k == 1 or (self.tried[k].is_reproduced and self.found[k].agrees)
-
-    def _difference(self, k: int, other: int) -> tuple[float, float]:
-        """By how much k predicts better than another number, and the standard error."""
-        one, two = self.found[k], self.found[other]
-        each = (one.scores - two.scores) * one.weights
-        return float(each.sum()), float(np.sqrt(len(each)) * np.std(each))
+        return self.tried[k].is_reproduced and self.found[k].agrees
 
     def _is_better(self, k: int, other: int) -> bool:
-        """Whether k predicts better than another number, by two standard errors."""
-        gain, error = self._difference(k, other)
-        return gain > _ERRORS * error
+        return is_better(self.found[k], self.found[other])
 
     def _beside(self, k: int, best: int) -> Tried:
-        gain, error = self._difference(best, k)
+        gain, error = _gain(self.found[best], self.found[k])
         size = float(self.found[k].sizes @ self.found[k].weights) or 1.0
         return replace(self.tried[k], behind=gain / size, behind_error=error / size)
 

@@ -97,6 +97,18 @@ class DocumentBatch(Batch):
             self._without[choice] = DocumentBatch(part.parts, part.weights, part.keys)
         return self._without[choice]
 
+    @cached_property
+    def _capped(self) -> list[tuple[Any, DocumentBatch]]:
+        return []
+
+    def capped(self, caps: Any) -> DocumentBatch:
+        """The documents with the counts of every word capped."""
+        for known, found in self._capped:
+            if known is caps:
+                return found
+        self._capped[:] = [(caps, _with_capped_rows(self, caps))]
+        return self._capped[0][1]
+
     def __getstate__(self) -> dict[str, Any]:
         return {"parts": self.parts, "weights": self.weights, "keys": self.keys}
 
@@ -120,6 +132,20 @@ def without(batch: Batch, choice: Choice) -> Batch:
     if isinstance(batch, DocumentBatch):
         return batch.without(choice)
     return batch.take(np.flatnonzero(~choice.mask(batch.rows)))
+
+
+def capped(batch: Batch, caps: Any) -> Batch:
+    """The documents of a batch with the counts of every word at most `caps` (V,)."""
+    return (
+        batch.capped(caps) if isinstance(batch, DocumentBatch) else _with_capped_rows(batch, caps)
+    )
+
+
+def _with_capped_rows(batch: Batch, caps: Any) -> DocumentBatch:
+    rows = batch.rows
+    data = np.minimum(rows.data, caps[rows.indices]).astype(rows.dtype)
+    rows = type(rows)((data, rows.indices, rows.indptr), shape=rows.shape)
+    return DocumentBatch((rows,), batch.weights, batch.keys)
 
 
 def prepare_documents(batch: Any, weights: Any = None) -> PreparedDocuments:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -72,6 +72,8 @@ class TopicsModel(Model[TopicState]):
     init : (k, V) topics in place of those of the moments, or None
     concentration : float, a of the moments, or None where they have to tell
     n_threads : int, of the refinement in memory
+    caps : (V,) what the counts of every word are capped at in the moments, or None; refinement has
+        the counts as they are
     """
 
     n_features: int
@@ -82,6 +84,7 @@ class TopicsModel(Model[TopicState]):
     init: Any
     concentration: float | None
     n_threads: int
+    caps: Array | None = field(default=None, kw_only=True)
 
     kind: ClassVar[Kind] = Kind.DOCUMENTS
     pilot_size: ClassVar[int] = 100_000
@@ -139,15 +142,18 @@ class TopicsModel(Model[TopicState]):
         rank = min(count + _OVERSAMPLING, self.n_features) if streaming else count
 
         def subspace_pass(start: Any) -> Any:
-            return run.fold("subspace", Selected(start, choice)).inner
+            return run.fold("subspace", Selected(start, choice, caps=self.caps)).inner
 
         def moment_pass(start: Any) -> Any:
-            return run.fold("moments", Selected(start, choice)).inner
+            return run.fold("moments", Selected(start, choice, caps=self.caps)).inner
 
+        counted = totals
+        if self.caps is not None:
+            counted = subspace_pass(WordTotalSums(self.n_features)).finalize()
         try:
             subspace = find_subspace(
                 subspace_pass,
-                totals,
+                counted,
                 rank,
                 run.rng("subspace"),
                 concentration=self.assumed,
@@ -189,6 +195,10 @@ class TopicsModel(Model[TopicState]):
         from latensor.models.topics.count import choose_count
 
         return choose_count(run, self)
+
+    def with_selection(self, selection: Selection) -> Self:
+        counted = self.with_count(selection.n_components)
+        return replace(counted, caps=getattr(selection, "caps", None))
 
     def given_topics(self, count: int) -> Array:
         """The topics that the caller gave to start from, checked."""

@@ -12,7 +12,7 @@ from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.refinement.documents import Documents, read_documents
 from latensor.moments.batch import Batch
-from latensor.moments.documents import without
+from latensor.moments.documents import capped, without
 from latensor.moments.sums import Folded, Tree
 from latensor.value_files import storable
 
@@ -133,11 +133,13 @@ class Selected(Folded):
     inner : accumulator
     choice : HeldOut
     held_out : bool, which of the two
+    caps : (V,) what the counts of every word are capped at on the way, or None
     """
 
     inner: Any
     choice: HeldOut
     held_out: bool = False
+    caps: Any = None
 
     @property
     def threads_inside(self) -> bool:  # type: ignore[override]
@@ -151,6 +153,8 @@ class Selected(Folded):
             batch = batch.take(np.flatnonzero(self.choice.mask(batch.rows)))
         elif self.choice.limit:
             batch = without(batch, self.choice)
+        if self.caps is not None:
+            batch = capped(batch, self.caps)
         return replace(self, inner=self.inner.update(batch)) if len(batch) else self
 
     def merge(self, other: Self) -> Self:
