@@ -82,7 +82,10 @@ def select_by_halves(
         scores, sizes = (np.concatenate(each) for each in zip(*scored, strict=True))
         if not np.isfinite(scores).all():
             return None
-        found = (candidate.responsibilities(fit.frame, _state(fit), units) for fit in fits)
+        found = [candidate.responsibilities(fit.frame, _state(fit), units) for fit in fits]
+        # A chain that has not seen a step may find the other half impossible.
+        if not all(np.isfinite(each).all() for each in found):
+            return None
         return Evaluation(scores, sizes, weights, reproduction(*found))
 
     return select(evaluate, limit, where=where)

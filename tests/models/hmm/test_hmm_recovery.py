@@ -1,5 +1,7 @@
 """Exact recovery from population moments, and what samples of growing size give."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,7 +11,9 @@ from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
 from latensor.models.hmm.gaussian_states import gaussian_of
+from latensor.models.hmm.model import ROWS_ALONE
 from latensor.models.hmm.moment_starts import moment_starts
+from latensor.models.hmm.rows_alone import gains_over_joined
 from latensor.models.hmm.subspace import find_subspace
 from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.families.gaussian import GaussianFamily
@@ -295,3 +299,65 @@ def test_another_algorithm_finds_the_same_states():
     ours = CategoricalHMM(3, refine=0, random_state=0).fit(data.X)
     power = CategoricalHMM(3, refine=0, algorithm=PowerMethod(), random_state=0).fit(data.X)
     assert np.abs(ours.emissionprob_ - power.emissionprob_).max() < 0.02
+
+
+def drifting(rng, length, apart, memory):
+    """Two states `apart`, one after the other; noise remembers that of the row before."""
+    states = (np.arange(length) >= rng.integers(length // 4, 3 * length // 4)).astype(int)
+    rows = rng.standard_normal((length, 2))
+    for t in range(1, length):
+        rows[t] += memory * rows[t - 1]
+    return rows + apart * states[:, None]
+
+
+@pytest.mark.parametrize(
+    "apart, memory, expected",
+    [
+        (8.0, 0.35, "stable"),
+        # Halves find states into which drift is cut, within the two or without any.
+        (8.0, 0.7, "uncertain"),
+        (0.0, 0.7, "uncertain"),
+    ],
+)
+def test_states_of_dependent_rows_are_stable_where_rows_alone_show_them(apart, memory, expected):
+    rng = np.random.default_rng(0)
+    parts = [drifting(rng, 30, apart, memory) for _ in range(60)]
+    model = GaussianHMM("auto", random_state=0).fit(np.concatenate(parts), [30] * 60)
+    certificate = model.certificate_
+    assert certificate.dependence > 0.2
+    assert certificate.in_halves == model.n_components_ > 1
+    assert certificate.rows_alone == model.selection_.tests[ROWS_ALONE]
+    assert certificate.verdict == expected
+    if expected == "stable":
+        assert model.n_components_ == 2
+        assert "without their order" in str(certificate)
+        assert replace(certificate, in_halves=0).verdict == "uncertain"
+        assert replace(certificate, rows_alone=1.0).verdict == "uncertain"
+
+
+def test_parts_of_one_sequence_say_nothing_of_other_sequences():
+    rows = drifting(np.random.default_rng(1), 1500, 8.0, 0.35)
+    model = GaussianHMM("auto", random_state=0).fit(rows)
+    assert ROWS_ALONE not in model.selection_.tests
+    assert np.isnan(model.certificate_.rows_alone)
+    assert model.certificate_.verdict != "stable"
+
+
+def test_parts_of_one_cloud_can_be_joined_without_a_loss():
+    rng = np.random.default_rng(0)
+    rows, sizes = rng.standard_normal((4000, 2)), np.full(40, 100)
+    left = rows[:, 0] < 0
+    cut = [(rows[m].mean(axis=0), np.cov(rows[m].T), m.mean()) for m in (left, ~left)]
+    means, covariances, fractions = (np.array(values) for values in zip(*cut, strict=True))
+    assert gains_over_joined(fractions, means, covariances, rows, sizes).sum() < 0
+    # Far apart they cannot be; a third one that can is what counts, and holes are passed over.
+    apart = np.where(left[:, None], rows - 9, rows)
+    shift = np.where([[True], [False]], 9, 0)
+    found = gains_over_joined(fractions, means - shift, covariances, apart, sizes)
+    assert found.shape == (40,)
+    assert (found > 0).all()
+    doubled = [np.concatenate([values, values[1:]]) for values in (means - shift, covariances)]
+    halved = np.append(fractions, fractions[1]) / [1, 2, 2]
+    assert np.abs(gains_over_joined(halved, *doubled, apart, sizes)).max() < 1e-9
+    apart[:100] = np.nan
+    assert gains_over_joined(fractions, means - shift, covariances, apart, sizes)[0] == 0

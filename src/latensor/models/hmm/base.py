@@ -18,7 +18,7 @@ from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice,
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.certificate import HMMCertificate
 from latensor.models.hmm.inference import HiddenMarkovInference
-from latensor.models.hmm.model import ChainModel
+from latensor.models.hmm.model import ROWS_ALONE, ChainModel
 from latensor.models.hmm.moment_starts import MomentStart
 from latensor.models.hmm.sequence_input import sequence_source
 from latensor.moments.batch import Batch, Kind
@@ -290,4 +290,5 @@ def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
         n_sequences=round(pairs.n_sequences),
         constant_features=getattr(frame["code"], "constant", ()),
         dependence=evidence.get("dependence", np.nan),
+        rows_alone=getattr(frame.values.get("selection"), "tests", {}).get(ROWS_ALONE, np.nan),
     )

@@ -23,6 +23,8 @@ _FIRM, _DOUBTFUL = 2.0, 1.0
 # states: above, components are rarely right.
 _FITS, _MISFITS = 0.15, 0.3
 _CONDITION = 100.0
+# Standard errors by which states must predict rows better than if two were one.
+_ERRORS = 2.0
 # Models whose likelihoods per row differ by less are equally good.
 _SAME = 0.002
 
@@ -49,6 +51,9 @@ class HMMCertificate(Findings):
     dependence : float, largest canonical correlation of what a row and the row before it show
         beyond what all rows before them predict, less that of noise; 0 where rows are independent
         given the states, NaN without refinement
+    rows_alone : float, standard errors by which the states predict rows of other sequences, without
+        their order, better than if any two of them were one of any covariance; NaN where that was
+        not measured, as with few sequences, whose parts depend on each other
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
     """
@@ -65,6 +70,7 @@ class HMMCertificate(Findings):
     n_sequences: int
     constant_features: tuple[int, ...] = ()
     dependence: float = float("nan")
+    rows_alone: float = float("nan")
     in_halves: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "fit", "conditioning", "starts"})
 
@@ -134,13 +140,21 @@ class HMMCertificate(Findings):
             return None
         if value < _FITS:
             return Statement("dependence", GOOD, "Rows look independent given the states.")
-        return Statement(
-            "dependence",
-            CAUTION,
+        text = (
             f"A row is correlated by {value:.2g} with the one before beyond what the states "
-            "predict: drift, repeated rows or too few states. The states are a summary of that, "
-            "not what made the sequences.",
+            "predict: drift, repeated rows or too few states."
         )
+        if self.in_halves and self.rows_alone >= _ERRORS:
+            return Statement(
+                "dependence",
+                GOOD,
+                f"{text} The states are more than a summary of that: rows of other sequences tell "
+                f"all apart without their order (by {self.rows_alone:.3g} standard errors).",
+            )
+        text += " The states are a summary of that, not what made the sequences"
+        if self.rows_alone < _ERRORS:
+            text += ": rows of other sequences do not tell all of them apart without their order"
+        return Statement("dependence", CAUTION, f"{text}.")
 
     def _conditioning(self) -> Statement | None:
         if self.condition != self.condition or self.n_components == 1:

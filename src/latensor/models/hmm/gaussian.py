@@ -24,15 +24,16 @@ from latensor.models.hmm.gaussian_states import gaussian_of, random_gaussian
 from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
 from latensor.models.hmm.model import ChainModel
 from latensor.models.hmm.quantization import POINTS, Quantization
+from latensor.models.hmm.rows_alone import gains_over_joined
 from latensor.models.hmm.sequence_input import PointReader, merged_equal, within_range
 from latensor.moments.batch import Batch
 from latensor.moments.sequences import PointSums
 from latensor.moments.sums import Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.families.covariances import COVARIANCE_TYPES, shape_of
+from latensor.refinement.families.covariances import COVARIANCE_TYPES, as_matrices, shape_of
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
-from latensor.refinement.hmm import GaussianEmission
+from latensor.refinement.hmm import GaussianEmission, HiddenChain
 from latensor.sources.rows import RowReader
 
 # Cells per state, and their number where the states are still to be counted.
@@ -49,6 +50,13 @@ class PointModel(ChainModel):
     min_covar: float
     n_features: int
     letters: ClassVar[str] = "stmc"
+
+    def gains_alone(self, frame: Frame, chain: HiddenChain, learned: Batch, others: Batch) -> Array:
+        shares = self.responsibilities(frame, chain, learned).sum(axis=0)
+        means, found = chain.emission.means, chain.emission.covariances
+        covariances = as_matrices(self.covariance_type, found, *means.shape)
+        rows = np.asarray(others.rows.rows, dtype=np.float64)
+        return gains_over_joined(shares / shares.sum(), means, covariances, rows, others.sizes)
 
     def survey_code(self, run: Run) -> dict[str, Any]:
         first = run.source.head().rows.rows

@@ -45,6 +45,8 @@ _FEW_ROWS = 10_000
 _EDGE = 1.0
 # Blocks that few long sequences are cut into, so that they can be divided into halves.
 _BLOCKS = 20
+# What rows of whole sequences say about the states without their order, among the tests.
+ROWS_ALONE = "states over joined ones in rows without order, standard errors"
 # Standard errors by which a chain must predict better than the mixture of its states.
 _ERRORS = 2.0
 
@@ -124,12 +126,15 @@ class ChainModel(Model[HiddenChain]):
         """
         if not isinstance(self.n_components, str):
             return None
-        units = _divided(run.fold("number of states", Sample(UNITS, run.seed)).in_order())
+        sequences = run.fold("number of states", Sample(UNITS, run.seed)).in_order()
+        units = _divided(sequences)
         found = select_by_halves(run, self, effort, units=units, where="sequences")
         if found.n_components == 1:
             return found
-        ahead = self._order_test(run, effort, units, found.n_components)
+        ahead, alone = self._order_test(run, effort, units, found.n_components)
         tests = {"chain over mixture, standard errors": ahead}
+        if len(units) == len(sequences) and np.isfinite(alone):
+            tests[ROWS_ALONE] = alone
         if ahead >= _ERRORS:
             return replace(found, tests=tests)
         reason = (
@@ -138,9 +143,16 @@ class ChainModel(Model[HiddenChain]):
         )
         return replace(found, n_components=1, reason=reason, ratios=np.zeros(1), tests=tests)
 
-    def _order_test(self, run: Run, effort: Effort, units: Batch, count: int) -> float:
-        """By how many standard errors chains predict sequences better than without their order."""
-        model, parts, gains = self.with_count(count), halves_of(units, run.seed), []
+    def _order_test(
+        self, run: Run, effort: Effort, units: Batch, count: int
+    ) -> tuple[float, float]:
+        """By how many standard errors chains predict sequences better than without their order.
+
+        And by how many the states predict rows without their order better than if any two of them
+        were one; NaN where a model cannot tell.
+        """
+        model, parts = self.with_count(count), halves_of(units, run.seed)
+        gains, alone = [], []
         for part, other in (parts, parts[::-1]):
             fit = learn(run.on(part), model, effort)
             chain: HiddenChain = fit.answer.state  # type: ignore[assignment]
@@ -148,8 +160,21 @@ class ChainModel(Model[HiddenChain]):
             mixture = HiddenChain(fraction, np.tile(fraction, (count, 1)), chain.emission)
             scores = [self.held_out(fit.frame, each, other)[0] for each in (chain, mixture)]
             gains.append((scores[0] - scores[1]) * other.weights)
-        each = np.concatenate(gains)
-        return float(each.sum() / max(np.sqrt(len(each)) * np.std(each), np.finfo(float).tiny))
+            found = self.gains_alone(fit.frame, chain, part, other)
+            if found is not None:
+                alone.append(found * other.weights)
+        return _in_errors(gains), _in_errors(alone)
+
+    def gains_alone(
+        self, frame: Frame, chain: HiddenChain, learned: Batch, others: Batch
+    ) -> Array | None:
+        """What other sequences (n,) lose without their order if two states are one; None: unknown.
+
+        Parameters
+        ----------
+        learned : what the chain was learned from
+        """
+        return None
 
     def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
         _, design, sequences = self.family(frame).prepare(units).parts
@@ -336,6 +361,14 @@ class ChainModel(Model[HiddenChain]):
             "transmat": state.transmat,
             **self.emission_parameters(frame, state.emission),
         }
+
+
+def _in_errors(gains: list[Array]) -> float:
+    """The sum of gains over units in standard errors; NaN where there are none."""
+    if not gains:
+        return float("nan")
+    each = np.concatenate(gains)
+    return float(each.sum() / max(np.sqrt(len(each)) * np.std(each), np.finfo(float).tiny))
 
 
 def _divided(units: Batch) -> Batch:

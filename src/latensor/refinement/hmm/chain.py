@@ -323,5 +323,10 @@ def _count(
         sequences,
         sequences.total(starts),
         sequences.total(totals),
-        sequences.total(steps) * transmat,
+        _taken(sequences.total(steps), transmat),
     )
+
+
+def _taken(steps: Any, transmat: Any) -> Any:
+    """Expected steps (k, k): none where the chain takes none, however unlikely the others are."""
+    return np.multiply(steps, transmat, out=np.zeros_like(transmat), where=transmat > 0)

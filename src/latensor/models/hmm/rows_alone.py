@@ -1,0 +1,53 @@
+"""Whether rows without their order show all states, or some of them only cut a drift into parts."""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from scipy.linalg import solve_triangular
+from scipy.special import logsumexp
+
+from latensor.arrays import Array
+
+
+def gains_over_joined(
+    fractions: Array, means: Array, covariances: Array, rows: Array, sizes: Array
+) -> Array:
+    """What sequences lose if two states become one Gaussian, at the least loss (n,).
+
+    Log-likelihoods of rows as draws of a mixture, added up within each sequence. Parts of one
+    cloud, between which rows drift, can be joined without a loss, however firmly sequences
+    determine them; the joined state has a covariance of any shape.
+
+    Parameters
+    ----------
+    fractions, means, covariances : (k,), (k, d), (k, d, d)
+    rows : (m, d); those with NaN tell nothing
+    sizes : (n,) rows of every sequence
+    """
+    seen = ~np.isnan(rows).any(axis=1)
+    owners = np.repeat(np.arange(len(sizes)), sizes)[seen]
+    states = [
+        np.log(max(w, np.finfo(float).tiny)) + _log_density(rows[seen], mean, covariance)
+        for w, mean, covariance in zip(fractions, means, covariances, strict=True)
+    ]
+    whole = logsumexp(states, axis=0)
+    losses = []
+    for i, j in combinations(range(len(states)), 2):
+        weight = fractions[i] + fractions[j]
+        a, b = fractions[i] / weight, fractions[j] / weight
+        gap = means[i] - means[j]
+        covariance = a * covariances[i] + b * covariances[j] + a * b * np.outer(gap, gap)
+        one = np.log(weight) + _log_density(rows[seen], a * means[i] + b * means[j], covariance)
+        rest = [state for place, state in enumerate(states) if place not in (i, j)]
+        loss = whole - logsumexp([one, *rest], axis=0)
+        losses.append(np.bincount(owners, loss, minlength=len(sizes)))
+    return min(losses, key=np.sum)
+
+
+def _log_density(rows: Array, mean: Array, covariance: Array) -> Array:
+    root = np.linalg.cholesky(covariance)
+    white = solve_triangular(root, (rows - mean).T, lower=True)
+    constant = np.log(np.diag(root)).sum() + len(mean) * np.log(2 * np.pi) / 2
+    return np.asarray(-(white**2).sum(axis=0) / 2 - constant)
