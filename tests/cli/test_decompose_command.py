@@ -424,4 +424,8 @@ def test_labels_that_do_not_fit_are_refused(run, file, tmp_path, rows, more, mes
 
 def test_a_tensor_of_zeros_is_said_to_have_no_signal(run, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((4, 5, 6)))
-    assert "Note: there is no signal" in run(tmp_path / "zero.npy", "--rank", 2).output
+    for asked in (("--rank", 2), ("--tucker", "2,2,2")):
+        shown = run(tmp_path / "zero.npy", *asked).output
+        assert "Note: there is no signal" in shown
+        assert "No signal: the tensor is zero" in shown
+        assert "of the energy" not in shown

@@ -137,14 +137,21 @@ def _print_fit(run: Run, form: str, parameters: int) -> None:
         ratio = entries / parameters
         size += f", {ratio:,.0f} times fewer" if ratio >= 100 else f", {ratio:.3g} times fewer"
     say(run.console, f"{form}: {size}")
-    residual = float(found.residual)
-    explained = f"{100 * max(1 - residual**2, 0.0):.6g} % of the energy"
-    say(run.console, f"Relative residual {residual:.4g} (fit {1 - residual:.4f}, {explained})")
+    say(run.console, _how_near(found))
     if not found.n_iter:
         say(run.console, f"Computed at once, in {run.seconds:.2f} s")
         return
     count = f"{found.n_iter} iteration" + ("" if found.n_iter == 1 else "s")
     say(run.console, f"{count}, {run.seconds:.2f} s; {_ENDINGS[found.status.name]}")
+
+
+def _how_near(found: Any) -> str:
+    residual = float(found.residual)
+    sizes = found.core if hasattr(found, "core") else found.weights
+    if not residual and not np.any(np.asarray(sizes)):
+        return "No signal: the tensor is zero, and there is no energy to explain"
+    explained = f"{100 * max(1 - residual**2, 0.0):.6g} % of the energy"
+    return f"Relative residual {residual:.4g} (fit {1 - residual:.4f}, {explained})"
 
 
 def _tucker_size(found: Any) -> int:
