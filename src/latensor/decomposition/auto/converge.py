@@ -56,7 +56,8 @@ def converge(core: Core, fit: Fit, best: Fit | None = None) -> Fit:
         return _converge_large(core, fit, beat)
     optimum = best is not None and best.status is Status.CONVERGED
     slow = core.tol if optimum else SLOW
-    rule = StoppingRule(slow, MOST_ITERATIONS, 2, core.smallest, beat=beat)
+    enough = max(core.smallest, core.monitor.target_loss())
+    rule = StoppingRule(slow, MOST_ITERATIONS, 2, enough, beat=beat)
     fit = _swept(core, fit, rule)
     if best is None and not core.cheap:
         fit = _swapped(core, fit, rule)

@@ -17,7 +17,7 @@ from latensor.decomposition.algorithms.als import AlternatingLeastSquares, rando
 from latensor.decomposition.auto.compress import compress_to_core
 from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Fit, Task
-from latensor.decomposition.auto.finish import finish
+from latensor.decomposition.auto.finish import better_on_tensor, finish
 from latensor.decomposition.auto.initialize import initialize
 from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.convergence import has_converged
@@ -53,7 +53,8 @@ def run(task: Task) -> Fit:
     with one_blas_thread(small):
         other = improved(core, first, task.thorough)
     if task.monitor.target is None:
-        return finish(task, core, other, first)
+        chosen = first if other is first else better_on_tensor(task, core, (other, first))
+        return finish(task, core, chosen)
     found = best if other is first else finish(task, core, other)
     task.monitor.base = 0.0
     return found if found.status is Status.TARGET_REACHED or found.loss < best.loss else best
