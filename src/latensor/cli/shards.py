@@ -93,7 +93,7 @@ def learn_topics(
             labels=[name for _, _, name in columns] or None,
             **more,
         )
-        say(console, f"{reading.file}: {source.n_partitions:,} partitions")
+        say(console, f"{reading.file}: {_partitions(source)}")
         files = None
         if columns:
             with meter.step("reading dates and groups"):
@@ -207,7 +207,7 @@ def fit_shards(
             weight=options["weights"],
             views=None if views is None else [part.split(",") for part in views.split(":")],
         )
-        say(console, f"{file}: {source.n_partitions:,} partitions")
+        say(console, f"{file}: {_partitions(source)}")
 
         model = getattr(lt, name)(**arguments)
         model.fit(source, callback=_Passes(meter, name), checkpoint=options["checkpoint"])
@@ -215,3 +215,8 @@ def fit_shards(
     say(console, f"{name}: {count} components, {time.perf_counter() - began:.2f} s")
     say(console, f"\n{wording(model.certificate_)}")
     return model
+
+
+def _partitions(source: Any) -> str:
+    count = source.n_partitions
+    return f"{count:,} partition" + "s" * (count != 1)
