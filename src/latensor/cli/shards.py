@@ -218,5 +218,5 @@ def fit_shards(
 
 
 def _partitions(source: Any) -> str:
-    count = source.n_partitions
+    count = int(source.n_partitions)
     return f"{count:,} partition" + "s" * (count != 1)

@@ -347,17 +347,26 @@ def test_parts_of_one_cloud_can_be_joined_without_a_loss():
     rng = np.random.default_rng(0)
     rows, sizes = rng.standard_normal((4000, 2)), np.full(40, 100)
     left = rows[:, 0] < 0
-    cut = [(rows[m].mean(axis=0), np.cov(rows[m].T), m.mean()) for m in (left, ~left)]
-    means, covariances, fractions = (np.array(values) for values in zip(*cut, strict=True))
-    assert gains_over_joined(fractions, means, covariances, rows, sizes).sum() < 0
+    owned = np.column_stack([left, ~left]).astype(float)
+
+    def gains(rows, owned, others):
+        means = np.array([rows[m > 0].mean(axis=0) for m in owned.T])
+        covariances = np.array([np.cov(rows[m > 0].T) for m in owned.T])
+        return gains_over_joined(means, covariances, (rows, owned), others, sizes)
+
+    assert gains(rows, owned, rows).sum() < 0
     # Far apart they cannot be; a third one that can is what counts, and holes are passed over.
     apart = np.where(left[:, None], rows - 9, rows)
-    shift = np.where([[True], [False]], 9, 0)
-    found = gains_over_joined(fractions, means - shift, covariances, apart, sizes)
+    found = gains(apart, owned, apart)
     assert found.shape == (40,)
     assert (found > 0).all()
-    doubled = [np.concatenate([values, values[1:]]) for values in (means - shift, covariances)]
-    halved = np.append(fractions, fractions[1]) / [1, 2, 2]
-    assert np.abs(gains_over_joined(halved, *doubled, apart, sizes)).max() < 1e-9
-    apart[:100] = np.nan
-    assert gains_over_joined(fractions, means - shift, covariances, apart, sizes)[0] == 0
+    cut = np.column_stack([left, ~left & (rows[:, 1] < 0), ~left & (rows[:, 1] >= 0)])
+    assert gains(apart, cut.astype(float), apart).sum() < 0
+    holes = apart.copy()
+    holes[:100] = np.nan
+    assert gains(apart, owned, holes)[0] == 0
+    # Diagonal parts of one cloud of correlated columns.
+    turned = rows @ [[1.0, 0.9], [0.0, 0.4]]
+    means = np.array([turned[m > 0].mean(axis=0) for m in owned.T])
+    covariances = np.array([np.diag(turned[m > 0].var(axis=0)) for m in owned.T])
+    assert gains_over_joined(means, covariances, (turned, owned), turned, sizes).sum() < 0

@@ -52,11 +52,11 @@ class PointModel(ChainModel):
     letters: ClassVar[str] = "stmc"
 
     def gains_alone(self, frame: Frame, chain: HiddenChain, learned: Batch, others: Batch) -> Array:
-        shares = self.responsibilities(frame, chain, learned).sum(axis=0)
         means, found = chain.emission.means, chain.emission.covariances
         covariances = as_matrices(self.covariance_type, found, *means.shape)
-        rows = np.asarray(others.rows.rows, dtype=np.float64)
-        return gains_over_joined(shares / shares.sum(), means, covariances, rows, others.sizes)
+        before, rows = (np.asarray(part.rows.rows, dtype=np.float64) for part in (learned, others))
+        posteriors = self.responsibilities(frame, chain, learned)
+        return gains_over_joined(means, covariances, (before, posteriors), rows, others.sizes)
 
     def survey_code(self, run: Run) -> dict[str, Any]:
         first = run.source.head().rows.rows

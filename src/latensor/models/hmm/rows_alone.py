@@ -12,20 +12,28 @@ from latensor.arrays import Array
 
 
 def gains_over_joined(
-    fractions: Array, means: Array, covariances: Array, rows: Array, sizes: Array
+    means: Array,
+    covariances: Array,
+    learned: tuple[Array, Array],
+    rows: Array,
+    sizes: Array,
 ) -> Array:
     """What sequences lose if two states become one Gaussian, at the least loss (n,).
 
     Log-likelihoods of rows as draws of a mixture, added up within each sequence. Parts of one
     cloud, between which rows drift, can be joined without a loss, however firmly sequences
-    determine them; the joined state has a covariance of any shape.
+    determine them. The joined state has the whole covariance of its rows, whatever shape those of
+    the states are of: columns that are correlated are no states either.
 
     Parameters
     ----------
-    fractions, means, covariances : (k,), (k, d), (k, d, d)
-    rows : (m, d); those with NaN tell nothing
-    sizes : (n,) rows of every sequence
+    means, covariances : (k, d), (k, d, d)
+    learned : rows (l, d) that the states come from, and their probabilities (l, k)
+    rows : (m, d) of others. Those with NaN tell nothing
+    sizes : (n,) how many of these every sequence has
     """
+    known, posteriors = (values[~np.isnan(learned[0]).any(axis=1)] for values in learned)
+    fractions = posteriors.sum(axis=0) / posteriors.sum()
     seen = ~np.isnan(rows).any(axis=1)
     owners = np.repeat(np.arange(len(sizes)), sizes)[seen]
     states = [
@@ -35,11 +43,11 @@ def gains_over_joined(
     whole = logsumexp(states, axis=0)
     losses = []
     for i, j in combinations(range(len(states)), 2):
+        owned = posteriors[:, i] + posteriors[:, j]
+        mean = owned @ known / owned.sum()
+        covariance = (owned[:, None] * (known - mean)).T @ (known - mean) / owned.sum()
         weight = fractions[i] + fractions[j]
-        a, b = fractions[i] / weight, fractions[j] / weight
-        gap = means[i] - means[j]
-        covariance = a * covariances[i] + b * covariances[j] + a * b * np.outer(gap, gap)
-        one = np.log(weight) + _log_density(rows[seen], a * means[i] + b * means[j], covariance)
+        one = np.log(weight) + _log_density(rows[seen], mean, covariance)
         rest = [state for place, state in enumerate(states) if place not in (i, j)]
         loss = whole - logsumexp([one, *rest], axis=0)
         losses.append(np.bincount(owners, loss, minlength=len(sizes)))
