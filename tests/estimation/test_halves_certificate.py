@@ -42,9 +42,11 @@ def test_what_speaks_against_the_answer_still_does():
     other = replace(certificate, ahead=1.0, moved=0.2)
     assert other.verdict == "uncertain"
     # By the measure of the halves it is no other answer; without halves it is one.
-    assert replace(other, is_same=True).verdict == "stable"
-    assert "still the same components" in str(replace(other, is_same=True))
-    assert replace(other, is_same=True, in_halves=0).verdict == "uncertain"
+    same = replace(other, is_same=True, in_halves=2)
+    assert same.verdict == "stable"
+    assert "still the same components" in str(same)
+    assert replace(same, in_halves=0).verdict == "uncertain"
+    assert replace(same, is_same=False).verdict == "uncertain"
     assert replace(certificate, rows_per_feature=2.0).verdict == "unstable"
 
 
