@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, RandomState, generator, like, one_blas_thread, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.parafac2.arguments import (
     Request,
@@ -102,6 +103,7 @@ class Parafac2Decomposition(FittedTensor):
         )
 
 
+@with_guests
 def parafac2(
     slices: object,
     rank: int,

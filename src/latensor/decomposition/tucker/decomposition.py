@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import FittedTensor, Status
@@ -112,6 +113,7 @@ class TuckerDecomposition(FittedTensor):
         )
 
 
+@with_guests
 @with_tucker_gradient
 def tucker(
     tensor: object,
