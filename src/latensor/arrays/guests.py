@@ -77,8 +77,8 @@ class GuestView:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
-        value = getattr(self._plain, name)
-        arrays = _says_array(type(self._plain), name)
+        value, kind = getattr(self._plain, name), cast(Any, type(self._plain))
+        arrays = _says_array(kind, name)
         if callable(value) and not dataclasses.is_dataclass(value):
             return _with_home(value, self._home, arrays)
         return _given_back(value, self._home, arrays)
