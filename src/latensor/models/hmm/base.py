@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
-from latensor.estimation.base import LatentEstimator
+from latensor.estimation.base import LatentEstimator, while_open
 from latensor.estimation.model import Answer, Effort, Frame
 from latensor.estimation.parameter_intervals import ParameterInterval
 from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice, Interval, Range
@@ -130,6 +130,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         told = callback or self._progress()
         return super().fit(X, lengths, sample_weight, callback=told, checkpoint=checkpoint)
 
+    @while_open
     def partial_fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
         """Add whole sequences; parameters are worked out when they are first asked for.
 
