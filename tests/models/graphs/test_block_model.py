@@ -281,7 +281,6 @@ CLASSES = "predict_proba has memberships, not classes of y"
 @parametrize_with_checks(
     [lt.MixedMembershipBlockModel(2)],
     expected_failed_checks=lambda estimator: {
-        "check_fit_score_takes_y": SQUARE,
         "check_n_features_in_after_fitting": SQUARE,
         "check_estimators_nan_inf": SQUARE,
         "check_clustering": SQUARE,
