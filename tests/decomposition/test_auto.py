@@ -169,6 +169,18 @@ def test_sparse_tensors_need_a_core_only_for_targets_that_sweeps_miss(contractio
         assert core is None or bool(contractions) is core
 
 
+def test_small_targets_of_exact_sparse_tensors_are_not_met_by_rounding():
+    rng = np.random.default_rng(0)
+    blocks = [np.zeros((d, 3)) for d in (60, 50, 40)]
+    for r in range(3):
+        for factor in blocks:
+            factor[10 * r : 10 * r + 9, r] = rng.random(9)
+    dense = np.einsum("ir,jr,kr->ijk", *blocks)
+    for target in (1e-5, 1e-9, 1e-12):
+        result = decompose(SparseTensor.from_dense(dense), 3, target=target, random_state=0)
+        assert relative_error(result, dense) <= target
+
+
 @pytest.mark.parametrize("shape", [(9000, 8000, 7000), (5000, 40, 30, 60)])
 def test_sparse_tensors_are_never_made_dense(shape):
     from latensor.tensors import SparseTensor

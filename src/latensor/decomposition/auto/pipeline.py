@@ -101,11 +101,13 @@ def fit_by_sweeps(task: Task) -> Fit | None:
     """A sparse tensor without a core, which costs dozens of sweeps, where it may not be needed.
 
     Sweeps from a random start are followed to a target as long as they are on course for it. Where
-    they find less than a thousandth of the tensor, so would a core. None where a core is needed.
+    they find less than a thousandth of the tensor, no core is looked for. None where one is needed.
     """
     problem, monitor = task.problem, task.monitor
     nothing = (1.0 - SLOW) * problem.squared_norm
     goal = nothing if monitor.target is None else monitor.target_loss()
+    if goal <= problem.epsilon**0.5 * problem.squared_norm:
+        return None  # inner products cannot tell whether so small a loss is reached
     rng = deepcopy(task.rng)  # later stages draw what they would without this one
     factors = random_factors(rng, problem.shape, task.rank, task.data.reference)
     for factor in factors:
