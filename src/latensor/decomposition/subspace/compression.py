@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.optimize.iteration import ROUGH, SLOW
+from latensor.decomposition.optimize.iteration import SLOW
 from latensor.decomposition.optimize.problem import CompleteProblem, multiply_mode, widened
 from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
@@ -203,9 +203,8 @@ def compress_contractible(
     Bases come from Gaussian contractions of the other modes, or from the exact Gram of an unfolding
     (`unfold_gram`) where that is no larger than what a round sees; rounds of higher-order
     orthogonal iteration, each basis from the tensor contracted with the others, improve them. They
-    end where the core gains nothing any more, and at once where it holds next to nothing: a
-    subspace of random entries is not worth a pass. A tensor that offers `projected` is first
-    projected on subspaces that hold most of it.
+    end at once where the core holds next to nothing: a subspace of random entries is not worth a
+    pass. A tensor that offers `projected` is first projected on subspaces that hold most of it.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = len(shape)
@@ -224,17 +223,14 @@ def compress_contractible(
         seen = problem.project([None if m == mode else s for m, s in enumerate(sketches)])
         bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
     core: Array | None = None
-    held = 0.0
-    for count, mode in enumerate(ROUNDS * shrinking, 1):
+    for mode in ROUNDS * shrinking:
         if tensor.shape[mode] * prod(shape) // shape[mode] > LARGEST_CORE:
             core = None
             continue
         seen = problem.project([None if m == mode else u for m, u in enumerate(bases)])
         basis = bases[mode] = leading_directions(unfolding(seen, mode), shape[mode], rng)
         core = multiply_mode(seen, basis.conj(), mode)
-        before, held = held, float(np.vdot(core, core).real)
-        gains = held - before > ROUGH * (problem.squared_norm - held)
-        if held <= SLOW * problem.squared_norm or (count >= len(shrinking) and not gains):
+        if np.vdot(core, core).real <= SLOW * problem.squared_norm:
             break
     core = problem.project(bases) if core is None else core
     base = max(problem.squared_norm - float(np.vdot(core, core).real), 0.0)
