@@ -52,8 +52,7 @@ def stages() -> tuple[list[tuple[str, int, float]], list[float]]:
     note("initialize", fit.loss)
     fit = converge(core, fit)
     note("fit the core", fit.loss)
-    for better in improved(core, fit, thorough=True):
-        fit = better
+    fit = improved(core, fit, thorough=True)
     note("replace components", fit.loss)
     fit = finish(task, core, fit)
     note("finish", fit.loss)

@@ -412,7 +412,6 @@ def test_labels_and_title_stand_on_the_page(run, file, tmp_path):
     [
         ([["a"], ["b"]], (), "has 2 lines, but the tensor has 3 modes"),
         ([["a", "x"], ["b"], ["c"]], (), "line 1: 1 labels follow the name 'a'"),
-        ([["a"], ["b"], ["c"]], ("--tucker", "2"), "--labels goes with --rank"),
         ([["a"], ["b"], ["c"]], ("--title", "x"), "--title is for a page"),
     ],
 )
@@ -425,3 +424,22 @@ def test_labels_that_do_not_fit_are_refused(run, file, tmp_path, rows, more, mes
 def test_a_tensor_of_zeros_is_said_to_have_no_signal(run, tmp_path):
     np.save(tmp_path / "zero.npy", np.zeros((4, 5, 6)))
     assert "Note: there is no signal" in run(tmp_path / "zero.npy", "--rank", 2).output
+
+
+def test_labels_of_an_archive_and_of_tucker_are_shown_and_saved(run, tmp_path):
+    rng = np.random.default_rng(0)
+    names = np.array(["[bold]a[/bold]", "b", "c", "d"])
+    np.savez(tmp_path / "held.npz", tensor=rng.random((4, 5, 6)), sample=names)
+    for option in (("--rank", 1), ("--tucker", 2)):
+        out = tmp_path / option[0]
+        result = run(tmp_path / "held.npz", *option, "--out", out)
+        assert result.exit_code == 0, result.output
+        assert "sample" in result.output
+        summary = json.loads(next(out.glob("*.json")).read_text())
+        assert summary["modes"] == ["sample", "mode 1", "mode 2"]
+        with np.load(next(out.glob("*.npz"))) as arrays:
+            np.testing.assert_array_equal(arrays["labels_0"], names)
+    tensor = np.zeros((4, 5, 6))
+    tensor[0] = 1.0
+    np.savez(tmp_path / "held.npz", tensor=tensor, sample=names)
+    assert "[bold]a[/bold]" in run(tmp_path / "held.npz", "--rank", 1).output

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -364,3 +366,47 @@ def test_a_component_that_splits_a_strong_one_is_replaced():
     error = rng.standard_normal(signal.shape)
     tensor = signal + 0.01 * np.linalg.norm(signal) / np.linalg.norm(error) * error
     assert decompose(tensor, 20, random_state=83).residual < 0.00998
+
+
+def test_sweeps_that_stick_on_a_whole_tensor_replace_a_component(monkeypatch):
+    from latensor.decomposition.auto import converge
+
+    counts = []
+    descend = converge.descend
+
+    def counted(problem, fit, *given, **options):
+        counts.append(fit.loss)
+        return descend(problem, fit, *given, **options)
+
+    monkeypatch.setattr(converge, "descend", counted)
+    for seed in (91, 111):
+        rng = np.random.default_rng([seed, 30, 30, 30, 45])
+        factors = [rng.standard_normal((30, 45)) for _ in range(3)]
+        factors = [f / np.linalg.norm(f, axis=0) for f in factors]
+        tensor = CPTensor(None, factors).to_dense()
+        counts.clear()
+        found = decompose(tensor, 45, random_state=seed)
+        assert found.residual < 1e-12
+        # Levenberg-Marquardt begins where every component has its place, not 10 % away.
+        assert counts[0] < 1e-3 * np.linalg.norm(tensor) ** 2
+
+
+@pytest.mark.parametrize("favoured", [0, 1])
+def test_the_tensor_decides_between_two_fits_of_its_core(monkeypatch, favoured):
+    from latensor.decomposition.auto import pipeline
+
+    rng = np.random.default_rng(3)
+    factors = [rng.standard_normal((30, 3)) for _ in range(3)]
+    tensor = CPTensor(None, factors).to_dense() + 0.5 * rng.standard_normal((30, 30, 30))
+    best = decompose(tensor, 3, random_state=0).residual
+    converged = []
+
+    def other(core, fit, thorough):
+        converged.append(fit)
+        worse = replace(fit, factors=(fit.factors[0][::-1], *fit.factors[1:]))
+        # Whatever the core says of them.
+        return replace(worse, loss=(0.5, 2.0)[favoured] * fit.loss)
+
+    monkeypatch.setattr(pipeline, "improved", other)
+    assert abs(decompose(tensor, 3, random_state=0).residual - best) < 1e-9
+    assert converged

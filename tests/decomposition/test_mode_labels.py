@@ -122,3 +122,47 @@ def test_archives(rng, tmp_path):
     np.savez(path, first=tensor, second=tensor)
     with np.load(path) as archive, pytest.raises(lt.InvalidInputError, match=r"tensor\['first'\]"):
         lt.decompose(archive, 2)
+
+
+def test_tucker_keeps_them(rng, tmp_path):
+    pytest.importorskip("matplotlib")
+    data = labelled(rng)
+    found = lt.tucker(ranks=2, tensor=data)
+    assert [mode.name for mode in found.mode_labels] == ["sample", "nm", "run"]
+    assert list(lt.tucker(data, 2, nonnegative=True).mode_labels[0].values) == ["a", "b", "c"]
+    found.save(tmp_path / "found.npz")
+    assert list(lt.load(tmp_path / "found.npz").mode_labels[0].values) == ["a", "b", "c"]
+    shown = {axis.get_xlabel() for axis in lt.plots.components(found).axes}
+    assert {"sample", "nm", "run"} <= shown
+    assert "sample" in str(found.summary())
+    assert lt.tucker(data.values, 2).mode_labels is None
+    assert lt.decompose(rank=1, tensor=data).mode_labels[1].name == "nm"
+
+
+def test_slices_keep_them(rng, tmp_path):
+    pytest.importorskip("matplotlib")
+    pandas = pytest.importorskip("pandas")
+    frames = {
+        name: pandas.DataFrame(rng.random((rows, 4)), columns=list("pqrs"))
+        for name, rows in (("mon", 5), ("tue", 6), ("wed", 7))
+    }
+    masks = {name: np.ones(frame.shape, dtype=bool) for name, frame in reversed(frames.items())}
+    found = lt.parafac2(frames, 2, n_starts=1, max_iter=20, random_state=0)
+    slices, rows, columns = found.mode_labels
+    assert (list(slices.values), rows.values) == (["mon", "tue", "wed"], None)
+    assert list(columns.values) == list("pqrs")
+    same = lt.parafac2([f.to_numpy() for f in frames.values()], 2, n_starts=1, max_iter=20,
+                       random_state=0)  # fmt: skip
+    assert same.mode_labels is None
+    np.testing.assert_array_equal(same.factors[2], found.factors[2])
+    masked = lt.parafac2(frames, 2, mask=masks, n_starts=1, max_iter=20, random_state=0)
+    np.testing.assert_array_equal(masked.factors[2], found.factors[2])
+    found.save(tmp_path / "found.npz")
+    assert list(lt.load(tmp_path / "found.npz").mode_labels[0].values) == ["mon", "tue", "wed"]
+    assert "wed" in str(found.summary())
+    assert found.plot().axes[-1].get_xlabel() == "column"
+    frames["tue"] = frames["tue"][list("qprs")]
+    with pytest.raises(lt.InvalidInputError, match=r"slices\[1\] calls its columns q, p, r, s"):
+        lt.parafac2(frames, 2)
+    with pytest.raises(lt.InvalidInputError, match="other names"):
+        lt.parafac2({"mon": frames["mon"]}, 2, mask=masks)

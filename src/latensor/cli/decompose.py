@@ -124,7 +124,8 @@ def _read_entry(word: str, value: str) -> int | float | None:
     "--labels",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="CSV with a line per mode: its name, and a label for every index; with --rank.",
+    help="CSV with a line per mode: its name, and a label for every index.  [default: the vectors "
+    "of an .npz file that are as long as one mode]",
 )
 @seed_option
 @click.option("--title", metavar="TEXT", help="What the page calls it.  [default: FILE]")
@@ -159,8 +160,6 @@ def decompose(
         raise Refusal("--rank and --tucker exclude each other: give one of them")
     if tucker is not None and ridge:
         raise Refusal("--ridge goes with --rank, not with --tucker")
-    if tucker is not None and labels is not None:
-        raise Refusal("--labels goes with --rank, not with --tucker")
     if title is not None and (out is None or out.suffix.lower() not in (".html", ".htm")):
         raise Refusal("--title is for a page: give --out page.html")
     options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "tol": tol}
@@ -169,10 +168,9 @@ def decompose(
 
     def execute() -> Run:
         source = read_input(file, array, mask, missing)
-        named = None if labels is None else read_mode_labels(labels, source.shape)
+        named = source.labels if labels is None else read_mode_labels(labels, source.shape)
         run = _execute(Run(source, console, seed, options), rank, tucker)
-        if named is not None:
-            run.found = replace(run.found, mode_labels=named)
+        run.found = replace(run.found, mode_labels=named)
         return run
 
     show = print_components if tucker is None else print_tucker

@@ -11,6 +11,7 @@ import numpy as np
 
 import latensor as lt
 from latensor.array_files import ArrayArchive, damage_explained, is_archive, read_npy
+from latensor.decomposition.mode_labels import ModeLabels, vector_labels
 from latensor.exceptions import InvalidInputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
@@ -30,6 +31,7 @@ class Input:
     path : Path
     array : str or None, its name in an .npz file
     is_image : bool
+    labels : what the vectors of an .npz file call the modes and their indices, or None
     """
 
     tensor: Any
@@ -37,6 +39,7 @@ class Input:
     path: Path
     array: str | None
     is_image: bool
+    labels: tuple[ModeLabels, ...] | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -82,10 +85,11 @@ def read_input(
     kind = _kind(path)
     if array is not None and kind != ".npz":
         raise InvalidInputError(f"--array={array} needs an .npz file, {path} holds one array only")
+    labels = None
     if kind == ".tns":
         tensor: Any = lt.read_tns(path)
     elif kind == ".npz":
-        tensor, array = _from_archive(path, array, leave_out=mask or missing)
+        tensor, array, labels = _from_archive(path, array, leave_out=mask or missing)
     elif kind == ".npy":
         if is_archive(path):
             raise InvalidInputError(f"{path} holds an archive of arrays: name it .npz")
@@ -97,7 +101,7 @@ def read_input(
     observed = None
     if mask is not None or missing is not None:
         observed = _read_mask(path, kind, mask or missing or "", tensor, mask is None)
-    return Input(tensor, observed, path, array, kind == "image")
+    return Input(tensor, observed, path, array, kind == "image", labels)
 
 
 def _kind(path: Path) -> str:
@@ -121,20 +125,24 @@ def _checked(array: Any, name: str) -> Any:
     return array
 
 
-def _from_archive(path: Path, name: str | None, leave_out: str | None) -> tuple[Any, str | None]:
+def _from_archive(
+    path: Path, name: str | None, leave_out: str | None
+) -> tuple[Any, str | None, tuple[ModeLabels, ...] | None]:
+    """The tensor, its name, and the labels of its modes where it was the only one."""
     with ArrayArchive(path) as archive:
         if name is None and {"shape", "data"} < set(archive.names):
             sparse = _from_sparse_archive(path, archive)
             if sparse is not None:
-                return sparse, None
+                return sparse, None, None
         if name is not None:
-            return _member(path, archive, name), name
+            return _member(path, archive, name), name, None
         found = {n: archive[n] for n in archive.names if n != leave_out}
         numbers = {n: a for n, a in found.items() if a.dtype.kind in "iufc" and a.ndim > 0}
         largest = max((a.ndim for a in numbers.values()), default=0)
         chosen = [n for n, a in numbers.items() if a.ndim == largest]
         if len(chosen) == 1:
-            return numbers[chosen[0]], chosen[0]
+            tensor = found.pop(chosen[0])
+            return tensor, chosen[0], vector_labels(tensor.shape, found)
         listed = ", ".join(f"{n} {a.shape}" for n, a in found.items())
         raise InvalidInputError(
             f"{path} holds {f'the arrays {listed}' if listed else 'no arrays'}: "

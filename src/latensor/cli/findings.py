@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import latensor as lt
 from latensor.cli.console import visible
@@ -76,9 +77,9 @@ def say(console: Console, text: str) -> None:
 
 def table_of(*titles: str) -> Table:
     """A table of numbers."""
-    table = Table(*titles)
-    for column in table.columns:
-        column.justify = "right"
+    table = Table()
+    for title in titles:
+        table.add_column(Text(title), justify="right")
     return table
 
 
@@ -88,13 +89,11 @@ def print_components(run: Run) -> None:
     if run.selection is not None:
         say(console, f"\n{WORDING(run.selection)}\n")
     order = len(found.factors)
-    table = table_of(
-        "component", "weight", *(f"peak in mode {m}" for m in range(order) if order < 7)
-    )
+    names = [visible(name) for name in mode_names(found)] if order < 7 else []
+    table = table_of("component", "weight", *(f"peak in {name}" for name in names))
     weights = np.asarray(found.weights)
-    factors = [np.asarray(f) for f in found.factors]
     for j in range(min(found.rank, _ROWS)):
-        peaks = [str(int(np.argmax(np.abs(f[:, j])))) for f in factors if order < 7]
+        peaks = [Text(_peak(found, mode, j)) for mode in range(len(names))]
         table.add_row(str(j), _number(weights[j]), *peaks)
     console.print(table)
     if found.rank > _ROWS:
@@ -108,12 +107,29 @@ def print_components(run: Run) -> None:
     say(console, f"\n{WORDING(run.certificate)}")
 
 
+def mode_names(found: Any) -> list[str]:
+    """What the modes are called; "mode 2" of one without a name."""
+    labels = found.mode_labels or [None] * len(found.factors)
+    return [
+        own.name if own is not None and own.name else f"mode {mode}"
+        for mode, own in enumerate(labels)
+    ]
+
+
+def _peak(found: Any, mode: int, component: int) -> str:
+    """The index of the largest entry, by its label if it has one."""
+    index = int(np.argmax(np.abs(np.asarray(found.factors[mode])[:, component])))
+    values = None if found.mode_labels is None else found.mode_labels[mode].values
+    return str(index) if values is None else visible(str(values[index]))
+
+
 def print_tucker(run: Run) -> None:
     """Print what each mode keeps and how well the form fits."""
     console, found = run.console, run.found
     table = table_of("mode", "size", "kept", "energy in the first", "in the last")
     core = np.abs(np.asarray(found.core)).astype(float)
     core = core / (core.max() or 1.0)  # squares of very large entries leave the range
+    names = [visible(name).removeprefix("mode ") for name in mode_names(found)]
     for mode, (size, kept) in enumerate(zip(run.source.shape, core.shape, strict=True)):
         others = tuple(m for m in range(core.ndim) if m != mode)
         energy = (core**2).sum(axis=others)
@@ -121,7 +137,7 @@ def print_tucker(run: Run) -> None:
         first, last = f"{fractions[0]:.4g} %", f"{fractions[-1]:.4g} %"
         if found.factors[mode] is None:
             first = last = "-"
-        table.add_row(str(mode), str(size), str(kept), first, last)
+        table.add_row(Text(names[mode]), str(size), str(kept), first, last)
     console.print(table)
     _print_fit(run, f"Tucker of core {_by(core.shape)}", _tucker_size(found))
     for note in run.notes:
@@ -184,7 +200,12 @@ def save(
         if factor is not None
     }
     first = {"weights": found.weights} if is_cp else {"core": found.core}
-    arrays = {**first, **factors, **(more or {})}
+    labels = {
+        f"labels_{mode}": own.values
+        for mode, own in enumerate(found.mode_labels or ())
+        if own.values is not None
+    }
+    arrays = {**first, **factors, **labels, **(more or {})}
     output.arrays(name, {key: np.asarray(value) for key, value in arrays.items()})
     try:
         _draw(run, output)
@@ -204,6 +225,7 @@ def save(
         "kind": "cp" if is_cp else "tucker",
         **run.options,
         "seed": run.seed,
+        "modes": mode_names(found),
         "ranks": [found.rank] if is_cp else list(found.core.shape),
         "weights": np.asarray(found.weights) if is_cp else None,
         "residual": float(found.residual),

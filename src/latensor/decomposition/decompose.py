@@ -27,7 +27,7 @@ from latensor.decomposition.auto import Automatic
 from latensor.decomposition.constraints import Constraint
 from latensor.decomposition.constraints.fit import ConstrainedFit, refuse_beside_constraints
 from latensor.decomposition.gradients import with_cp_gradient
-from latensor.decomposition.mode_labels import mode_labels_of
+from latensor.decomposition.mode_labels import mode_labels_of, with_mode_labels
 from latensor.decomposition.optimize.iteration import Callback, Progress
 from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.optimize.problem import Problem
@@ -78,6 +78,7 @@ _SYMMETRIC = (
 )
 
 
+@with_mode_labels(mode_labels_of)
 @with_cp_gradient
 @with_sparse_part
 def decompose(
@@ -204,7 +205,6 @@ def decompose(
         restored(result, scale),
         origin=origin,
         selection=selection,
-        mode_labels=mode_labels_of(tensor),
         method=result.method or type(chosen).__name__,
     )
 

@@ -16,7 +16,6 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.mode_labels import mode_labels_of
 from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
@@ -60,12 +59,11 @@ def with_sparse_part(function: Callable[Parameters, Result]) -> Callable[Paramet
         sparsity, mask, init = (given.pop(name, None) for name in ("sparsity", "mask", "init"))
         tensor = arguments[0] if arguments else given.pop("tensor")
         run: Any = functools.partial(function, **given)
-        found = _fitted(
+        found: Any = _fitted(
             lambda values, start: run(values, *arguments[1:], init=start),
             as_tensor(tensor), sparsity, mask, init,
         )  # fmt: skip
-        result: Any = replace(found, mode_labels=mode_labels_of(tensor))
-        return result  # type: ignore[no-any-return]
+        return found  # type: ignore[no-any-return]
 
     return wrapped
 

@@ -46,13 +46,13 @@ def components(
     -------
     matplotlib Figure; `latensor.plots.save` writes it
     """
-    tucker = _tucker_of(decomposition)
-    if tucker is not None:
-        return _directions(tucker, modes, labels, names)
     known = getattr(decomposition, "mode_labels", None)
     if known is not None:
         labels = [mode.values for mode in known] if labels is None else labels
         names = [mode.name for mode in known] if names is None else names
+    tucker = _tucker_of(decomposition)
+    if tucker is not None:
+        return _directions(tucker, modes, labels, names)
     found = components_of(as_cp(decomposition, "decomposition"), "decomposition")
     chosen = chosen_modes(modes, found.order)
     order = np.argsort(-found.magnitudes, kind="stable")

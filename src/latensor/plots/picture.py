@@ -7,6 +7,7 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from latensor.decomposition.mode_labels import ModeLabels
 from latensor.exceptions import InvalidInputError
 from latensor.plots.clusters import clusters
 from latensor.plots.communities import communities
@@ -34,7 +35,10 @@ def _clusters(model: Any, data: tuple[Any, ...], names: Names, sample_weight: An
 def _shared_factors(found: Any, names: Names) -> Figure:
     """The factors that all slices of PARAFAC2 share: those of the slices and of the columns."""
     slices, _, columns = found.factors
-    return components((found.weights, (slices, columns)), names=names or ("slice", "column"))
+    shared = (found.mode_labels or (ModeLabels(None, None),) * 3)[::2]
+    names = names or [shared[0].name or "slice", shared[1].name or "column"]
+    labels = [own.values for own in shared]
+    return components((found.weights, (slices, columns)), labels=labels, names=names)
 
 
 # What draws a model, and how many arguments of `fit` it cannot do without.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import to_host
+from latensor.decomposition.mode_labels import ModeLabels
 
 # The characters that a column of means needs, and the features and leaves that a line can bear.
 _COLUMN = 12
@@ -18,6 +19,7 @@ _WORDS = 8
 # The head of a table, and its rows.
 Rows = tuple[list[str], list[list[str]]]
 Names = Sequence[str]
+_UNLABELLED = ModeLabels(None, None)
 
 
 def number(value: Any) -> str:
@@ -242,37 +244,41 @@ def topic_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Row
 def component_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Weights of the components of a CP decomposition, and the largest entries in every mode."""
     factors = [to_host(factor) for factor in result.factors]
-    labels = result.mode_labels or [None] * len(factors)
-    titles = [f"mode {m}" if own is None or own.name is None else str(own.name)
-              for m, own in enumerate(labels)]  # fmt: skip
-    rows = []
-    for r, weight in enumerate(to_host(result.weights)):
-        row = [str(r), number(weight)]
-        for factor, own in zip(factors, labels, strict=True):
-            known = None if own is None else own.values
-            places = range(len(factor)) if known is None else known
-            row.append(leading(np.real(factor[:, r]), [str(place) for place in places], 2))
-        rows.append(row)
-    return ["component", "weight", *titles], rows
+    labels = result.mode_labels or [_UNLABELLED] * len(factors)
+    return _component_table(result, factors, labels, [f"mode {m}" for m in range(len(factors))])
+
+
+def _component_table(
+    result: Any, factors: Sequence[Any], labels: Sequence[ModeLabels], titles: Sequence[str]
+) -> Rows:
+    named = [own.name or title for own, title in zip(labels, titles, strict=True)]
+    places = [
+        [str(place) for place in (range(len(factor)) if own.values is None else own.values)]
+        for factor, own in zip(factors, labels, strict=True)
+    ]
+    rows = [
+        [str(r), number(weight), *(leading(np.real(factor[:, r]), own, 2)
+                                   for factor, own in zip(factors, places, strict=True))]
+        for r, weight in enumerate(to_host(result.weights))
+    ]  # fmt: skip
+    return ["component", "weight", *named], rows
 
 
 def slice_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Weights of the components of PARAFAC2, and the slices and columns in which they are large."""
-    slices, _, columns = (to_host(factor) for factor in result.factors)
-    rows = [
-        [str(r), number(weight), *(leading(f[:, r], [str(i) for i in range(len(f))], 2)
-                                   for f in (slices, columns))]
-        for r, weight in enumerate(to_host(result.weights))
-    ]  # fmt: skip
-    return ["component", "weight", "slices", "columns"], rows
+    factors = [to_host(factor) for factor in result.factors[::2]]
+    labels = (result.mode_labels or [_UNLABELLED] * 3)[::2]
+    return _component_table(result, factors, labels, ["slices", "columns"])
 
 
 def core_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Dimensions and ranks of the modes of a Tucker decomposition."""
     tensor = result.tensor
+    labels = result.mode_labels or [_UNLABELLED] * len(tensor.shape)
+    sizes = zip(labels, tensor.shape, tensor.core.shape, strict=True)
     rows = [
-        [str(mode), str(size), str(rank)]
-        for mode, (size, rank) in enumerate(zip(tensor.shape, tensor.core.shape, strict=True))
+        [own.name or str(mode), str(size), str(rank)]
+        for mode, (own, size, rank) in enumerate(sizes)
     ]
     return ["mode", "dimension", "rank"], rows
 

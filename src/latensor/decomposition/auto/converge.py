@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
-from latensor.decomposition.auto.core import Core, Fit
+from latensor.decomposition.auto.core import Core, Fit, component_costs
+from latensor.decomposition.auto.replace import exchanged, misplaced
 from latensor.decomposition.auto.stuck import most_suspicious, unstick
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import (
@@ -26,6 +27,7 @@ from latensor.decomposition.optimize.levenberg_marquardt import (
     LevenbergMarquardt,
 )
 from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.starts import leading_rank_one
 from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.result import Status
 
@@ -33,6 +35,9 @@ from latensor.decomposition.result import Status
 LARGEST_RANK = 200
 # Gains of sweeps that stick.
 _STUCK = 1e-2
+# A residual whose leading rank-one term has this fraction of what the weakest component is worth
+# may need a component there.
+_WORTH_TRYING = 0.1
 # Gains, relative to the loss, of steps that are worth passes over the whole tensor.
 _WORTH_A_PASS = 1e-6
 
@@ -51,7 +56,11 @@ def converge(core: Core, fit: Fit, best: Fit | None = None) -> Fit:
         return _converge_large(core, fit, beat)
     optimum = best is not None and best.status is Status.CONVERGED
     slow = core.tol if optimum else SLOW
-    fit = _swept(core, fit, StoppingRule(slow, MOST_ITERATIONS, 2, core.smallest, beat=beat))
+    enough = max(core.smallest, core.monitor.target_loss())
+    rule = StoppingRule(slow, MOST_ITERATIONS, 2, enough, beat=beat)
+    fit = _swept(core, fit, rule)
+    if best is None and not core.cheap:
+        fit = _swapped(core, fit, rule)
     if fit.status is Status.STOPPED or core.monitor.ended is not None or fit.loss <= core.smallest:
         return fit
     few = TRIAL_STEPS
@@ -85,6 +94,29 @@ def _converge_large(core: Core, fit: Fit, beat: float) -> Fit:
         return fit
     converged = has_converged(core.problem, fit.factors, core.tol, base=core.monitor.base)
     return replace(fit, status=Status.CONVERGED if converged else Status.MAX_ITER)
+
+
+def _swapped(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
+    """Components replaced one by one while the residual has room for one and that helps.
+
+    For tensors that are fitted whole, over which other starts cost as much as the fit itself. Where
+    sweeps stick, mostly two components share one place and another place has none. Levenberg-
+    Marquardt steps get away from there too, each for the price of ten sweeps: with this 100^3 of
+    rank 80 takes .20 to .25 in place of .15 to .75 s, and one of congruence .5 .4 in place of 5 s.
+    """
+    while core.monitor.ended is None and fit.loss > core.smallest and core.rank > 2:
+        enough = _WORTH_TRYING * component_costs(fit.factors).min()
+        if fit.loss <= enough:  # and no part of the residual is larger than it
+            break
+        rows, energy = leading_rank_one(core.problem.residual(fit.factors), core.rng)
+        if energy <= enough:
+            break
+        start = exchanged(fit, misplaced(fit.factors, 1), rows, energy)
+        trial = _swept(core.unmonitored(), start, rule)
+        if trial.loss >= fit.loss * (1 - SLOW):
+            break
+        fit = core.report(trial)
+    return fit
 
 
 def _swept(core: Core, fit: Fit, rule: StoppingRule) -> Fit:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from math import prod
 
@@ -36,8 +37,7 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
         if reached or monitor.ended is not None:
             return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
         return fit
-    expanded = [problem.native(f) for f in compression.expand(fit.factors)]
-    fit = Fit(balanced(expanded), fit.loss + compression.base, fit.status)
+    fit = _expanded(task, core, fit)
     monitor.base = 0.0
     if monitor.ended is not None or reached:
         return replace(fit, status=monitor.ended or Status.TARGET_REACHED)
@@ -49,12 +49,31 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
     return finish_on_tensor(task, fit)
 
 
+def better_on_tensor(task: Task, core: Core, fits: Sequence[Fit]) -> Fit:
+    """Of fits of a core the one that is lowest after a sweep over the tensor.
+
+    Noise in the subspaces of a core may favour another fit than the tensor does.
+    """
+    if core.compression.base <= LOSSLESS * task.problem.squared_norm:
+        return min(fits, key=lambda fit: fit.loss)
+    sweep = Sweeps(task.problem).sweep
+    return min(fits, key=lambda fit: sweep(_point(task, _expanded(task, core, fit))).loss)
+
+
+def _expanded(task: Task, core: Core, fit: Fit) -> Fit:
+    factors = [task.problem.native(f) for f in core.compression.expand(fit.factors)]
+    return Fit(balanced(factors), fit.loss + core.compression.base, fit.status)
+
+
+def _point(task: Task, fit: Fit) -> Point:
+    return Point(fit.factors, tuple(task.problem.gram(f) for f in fit.factors), fit.loss)
+
+
 def finish_on_tensor(task: Task, fit: Fit) -> Fit:
     """A sweep over the whole tensor, then Levenberg-Marquardt steps as long as they gain."""
     problem, monitor = task.problem, task.monitor
     sweeps, give = Sweeps(problem), assembler(task.data.reference)
-    start = Point(fit.factors, tuple(problem.gram(f) for f in fit.factors), fit.loss)
-    point, _ = iterate(sweeps.sweep, start, StoppingRule(0.0, 1), monitor, give)
+    point, _ = iterate(sweeps.sweep, _point(task, fit), StoppingRule(0.0, 1), monitor, give)
     fit = Fit(point.factors, point.loss)
     if monitor.ended is not None:
         return replace(fit, status=monitor.ended)

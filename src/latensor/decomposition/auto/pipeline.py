@@ -7,7 +7,6 @@ done where it is cheap, and a few steps over the whole tensor finish it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import replace
 from math import prod
@@ -18,8 +17,8 @@ from latensor.arrays import Array, one_blas_thread
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares, random_factors
 from latensor.decomposition.auto.compress import compress_to_core
 from latensor.decomposition.auto.converge import converge
-from latensor.decomposition.auto.core import Core, Fit, Task
-from latensor.decomposition.auto.finish import finish, finish_on_tensor
+from latensor.decomposition.auto.core import Fit, Task
+from latensor.decomposition.auto.finish import better_on_tensor, finish, finish_on_tensor
 from latensor.decomposition.auto.initialize import initialize
 from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.convergence import has_converged
@@ -50,33 +49,21 @@ def run(task: Task) -> Fit:
     core = compress_to_core(task, core_shape)
     small = core.compression.core.size < prod(shape)
     with one_blas_thread(small):
-        fit = converge(core, initialize(core))
-    if task.monitor.target is None:
-        for better in _improved(task, core, fit, small):
-            fit = better
-        return finish(task, core, fit)
-    # With a target the first fit is finished before others are tried, which it may spare.
-    best = finish(task, core, fit)
-    others = _improved(task, core, fit, small)
-    while task.monitor.ended is None and best.status is not Status.TARGET_REACHED:
+        first = converge(core, initialize(core))
+    if task.monitor.target is not None:
+        # The first fit is finished before others are looked for, which it may spare.
+        best = finish(task, core, first)
+        if task.monitor.ended is not None or best.status is Status.TARGET_REACHED:
+            return best
         task.monitor.base = core.compression.base
-        other = next(others, None)
-        if other is None:
-            break
-        other = finish(task, core, other)
-        best = other if other.status is Status.TARGET_REACHED or other.loss < best.loss else best
+    with one_blas_thread(small):
+        other = improved(core, first, task.thorough)
+    if task.monitor.target is None:
+        chosen = first if other is first else better_on_tensor(task, core, (other, first))
+        return finish(task, core, chosen)
+    found = best if other is first else finish(task, core, other)
     task.monitor.base = 0.0
-    return best
-
-
-def _improved(task: Task, core: Core, fit: Fit, small: bool) -> Iterator[Fit]:
-    found = improved(core, fit, task.thorough)
-    while True:
-        with one_blas_thread(small):
-            better = next(found, None)
-        if better is None:
-            return
-        yield better
+    return found if found.status is Status.TARGET_REACHED or found.loss < best.loss else best
 
 
 def fit_matrix(task: Task) -> Fit:

@@ -35,15 +35,19 @@ def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "
         for _ in range(FEW_SWEEPS):
             point = sweeps.extrapolated(point)
         rows, energy = leading_rank_one(core.problem.residual(point.factors), core.rng)
-        scale = energy ** (0.5 / len(rows))
-        pairs = zip(point.factors, rows, strict=True)
-        point = sweeps.start([np.vstack([f, scale * row]) for f, row in pairs])
+        point = sweeps.start(_with(point.factors, rows, energy))
     return Fit(point.factors, point.loss)
 
 
-def weakest(factors: Sequence[Array], count: int) -> Array:
-    """The components that are cheapest to miss."""
-    return np.argsort(component_costs(factors))[:count]
+def exchanged(fit: Fit, remove: Sequence[int], rows: Sequence[Array], energy: float) -> Fit:
+    """A start with some components taken out and a rank-one term of the residual put in."""
+    kept = [np.delete(f, remove, axis=0) for f in balanced(fit.factors)]
+    return Fit(tuple(_with(kept, rows, energy)), np.inf)
+
+
+def _with(factors: Sequence[Array], rows: Sequence[Array], energy: float) -> list[Array]:
+    scale = energy ** (0.5 / len(rows))
+    return [np.vstack([f, scale * row]) for f, row in zip(factors, rows, strict=True)]
 
 
 def misplaced(factors: Sequence[Array], count: int) -> Array:

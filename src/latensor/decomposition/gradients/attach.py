@@ -39,7 +39,7 @@ def with_cp_gradient(function: Callable[Parameters, Result]) -> Callable[Paramet
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         tensor = _first(arguments, options)
         if not requires_gradient(tensor):
-            return _without_gradient(function, tensor, *arguments, **options)
+            return _without_gradient(function, tensor, arguments, options)
         followed: Result = _differentiable(
             function, arguments, options, _cp_arrays, _cp_rule, _cp_result
         )
@@ -55,7 +55,7 @@ def with_tucker_gradient(function: Callable[Parameters, Result]) -> Callable[Par
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         tensor = _first(arguments, options)
         if not requires_gradient(tensor):
-            return _without_gradient(function, tensor, *arguments, **options)
+            return _without_gradient(function, tensor, arguments, options)
         followed: Result = _differentiable(
             function, arguments, options, _tucker_arrays, _tucker_rule, _tucker_result
         )
@@ -69,7 +69,10 @@ def _first(arguments: tuple[Any, ...], options: dict[str, Any]) -> Any:
 
 
 def _without_gradient(
-    function: Callable[..., Result], tensor: Any, *arguments: Any, **options: Any
+    function: Callable[..., Result],
+    tensor: Any,
+    arguments: tuple[Any, ...],
+    options: dict[str, Any],
 ) -> Result:
     inside = getattr(tensor, "reference", None)
     if inside is not None and is_traced(inside):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,6 +51,10 @@ def read_slices(slices: object, mask: object) -> Request:
                 f"slices[{i}] has {x.shape[1]} columns, but slices[0] has {items[0].shape[1]}: "
                 "only the rows may differ in number"
             )
+    if isinstance(slices, Mapping) and isinstance(mask, Mapping):
+        if set(mask) != set(slices):
+            raise InvalidInputError("mask has other names than slices: give one for each of them")
+        mask = [mask[name] for name in slices]
     masks = None if mask is None else _read_masks(mask, [tuple(x.shape) for x in items])
     hosts = [np.asarray(to_host(x), dtype=np.float64) for x in items]
     if masks is not None:
@@ -67,6 +71,8 @@ def read_slices(slices: object, mask: object) -> Request:
 def _matrices(value: Any, name: str) -> list[Any]:
     if isinstance(value, Parafac2Tensor):
         return value.slices()
+    if isinstance(value, Mapping):
+        value = list(value.values())
     if isinstance(value, list | tuple):
         if not value:
             raise InvalidInputError(f"{name} is empty: give at least one matrix")

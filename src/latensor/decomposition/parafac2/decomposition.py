@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array, RandomState, generator, like, one_blas_thread, to_host
+from latensor.decomposition.mode_labels import ModeLabels, slice_labels_of, with_mode_labels
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.parafac2.arguments import (
     Request,
@@ -60,6 +61,8 @@ class Parafac2Decomposition(FittedTensor):
     n_starts : int, how many starts were tried
     n_agreed : int, how many of them led to these components, the winner counted: where it is one
         of several, another seed may find others
+    mode_labels : one ModeLabels (`name`, `values`) for slices, rows and columns, where the slices
+        were a mapping or data frames; figures show them
     """
 
     tensor: Parafac2Tensor
@@ -69,6 +72,7 @@ class Parafac2Decomposition(FittedTensor):
     history: Any
     n_starts: int
     n_agreed: int
+    mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
 
     @property
     def weights(self) -> Array:
@@ -102,6 +106,7 @@ class Parafac2Decomposition(FittedTensor):
         )
 
 
+@with_mode_labels(slice_labels_of)
 def parafac2(
     slices: object,
     rank: int,
@@ -123,11 +128,12 @@ def parafac2(
 
     Parameters
     ----------
-    slices : list of (rows_i, columns) arrays of one library, or an (n_slices, rows, columns) tensor
+    slices : list of (rows_i, columns) arrays of one library or data frames, a mapping from names
+        to such, or an (n_slices, rows, columns) tensor. Names go into the result's `mode_labels`
     rank : int, the number of components, at most the rows of the shortest slice
     nonnegative : modes without negative numbers: 0 for A (slices), 2 for C (columns)
-    mask : truth values in the shapes of the slices, True where an entry was observed; the others
-        are not fitted, and may be NaN
+    mask : truth values in the form and shapes of the slices, True where an entry was observed; the
+        others are not fitted, and may be NaN
     init : Parafac2Tensor, Parafac2Decomposition or TensorLy's triple (weights, factors,
         projections) to start from, in place of several starts; never changed
     n_starts : int, how many starts are compared

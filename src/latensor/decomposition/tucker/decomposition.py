@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve, to_host
 from latensor.decomposition.gradients import with_tucker_gradient
+from latensor.decomposition.mode_labels import ModeLabels, mode_labels_of, with_mode_labels
 from latensor.decomposition.optimize.iteration import Callback, Monitor
 from latensor.decomposition.result import FittedTensor, Status
 from latensor.decomposition.setup import as_tensor, warn_of_zero
@@ -64,6 +65,7 @@ class TuckerDecomposition(FittedTensor):
     status : Status
     history : (n_iter,) float array, the residual after every sweep
     n_observed : int or None, the number of observed entries where there was a mask
+    mode_labels : as those of a `Decomposition`
     """
 
     tensor: TuckerTensor
@@ -72,6 +74,7 @@ class TuckerDecomposition(FittedTensor):
     status: Status
     history: Any
     n_observed: int | None = field(default=None, repr=False)
+    mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
 
     @cached_property
     def certificate(self) -> TuckerCertificate:
@@ -112,6 +115,7 @@ class TuckerDecomposition(FittedTensor):
         )
 
 
+@with_mode_labels(mode_labels_of)
 @with_tucker_gradient
 def tucker(
     tensor: object,
@@ -136,7 +140,8 @@ def tucker(
 
     Parameters
     ----------
-    tensor : array of any library, or sparse, factored or implicit tensor, of any order
+    tensor : array of any library, or sparse, factored or implicit tensor, of any order; labels go
+        into the result as those of `lt.decompose` do
     ranks : how much of every mode to keep
         an int for all modes, or one int per mode;
         a float in (0, 1): as little as holds this fraction of the squared norm of the tensor, so
