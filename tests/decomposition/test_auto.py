@@ -127,6 +127,62 @@ def test_random_sparse_entries_get_no_further_round_of_subspaces(monkeypatch):
     assert counts == [4, 9]
 
 
+@pytest.fixture
+def contractions(monkeypatch):
+    """How often sparse tensors have been contracted to arrays."""
+    calls = []
+    contract = SparseTensor.contract
+    monkeypatch.setattr(
+        SparseTensor, "contract", lambda self, *given: calls.append(0) or contract(self, *given)
+    )
+    return calls
+
+
+def test_random_sparse_entries_are_fitted_without_a_core(contractions):
+    shape, rng = (900, 800, 700), np.random.default_rng(0)
+    tensor = SparseTensor(rng.integers(0, shape, size=(200_000, 3)), rng.random(200_000), shape)
+    result = decompose(tensor, 4, random_state=0)
+    assert not contractions
+    swept = decompose(tensor, 4, algorithm=AlternatingLeastSquares(start="random", max_iter=20))
+    # Nearly all is noise: compare what the fits describe.
+    assert 1 - result.residual**2 > (1 - 1e-2) * (1 - swept.residual**2)
+    decompose(tensor, 4, random_state=0, target=swept.residual)
+    assert not contractions
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_sparse_tensors_need_a_core_only_for_targets_that_sweeps_miss(contractions, seed):
+    rng = np.random.default_rng(seed)
+    groups = rng.integers(0, 6, size=20_000)
+    rows = 40 * groups[:, None] + rng.integers(0, 25, size=(20_000, 3))
+    tensor = SparseTensor(rows, rng.random(20_000), (240, 250, 260))
+    best = decompose(tensor, 6, random_state=seed)
+    assert contractions
+    contractions.clear()
+    for excess, core in ((1.1, False), (1 + 1e-9, None)):
+        target = excess * best.residual
+        result = decompose(tensor, 6, target=target, random_state=seed)
+        assert result.status is Status.TARGET_REACHED
+        image = tensor.mttkrp(list(result.factors), 0)
+        inner = float(np.sum(result.weights * np.sum(result.factors[0] * image, axis=0)))
+        model = float(CPTensor(result.weights, result.factors).norm()) ** 2
+        loss = float(tensor.norm()) ** 2 - 2 * inner + model
+        assert np.sqrt(loss) / float(tensor.norm()) <= target * (1 + 1e-9)
+        assert core is None or bool(contractions) is core
+
+
+def test_small_targets_of_exact_sparse_tensors_are_not_met_by_rounding():
+    rng = np.random.default_rng(0)
+    blocks = [np.zeros((d, 3)) for d in (60, 50, 40)]
+    for r in range(3):
+        for factor in blocks:
+            factor[10 * r : 10 * r + 9, r] = rng.random(9)
+    dense = np.einsum("ir,jr,kr->ijk", *blocks)
+    for target in (1e-5, 1e-9, 1e-12):
+        result = decompose(SparseTensor.from_dense(dense), 3, target=target, random_state=0)
+        assert relative_error(result, dense) <= target
+
+
 @pytest.mark.parametrize("shape", [(9000, 8000, 7000), (5000, 40, 30, 60)])
 def test_sparse_tensors_are_never_made_dense(shape):
     from latensor.tensors import SparseTensor

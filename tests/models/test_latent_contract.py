@@ -332,7 +332,7 @@ def test_a_graph_is_one_sample(tmp_path):
     for name, call in {
         "partial_fit": lambda: model.partial_fit(GRAPH),
         "merge": lambda: model.merge(make().fit(GRAPH)),
-        "spawn": model.spawn,
+        "spawn": lambda: model.spawn(),
     }.items():
         with pytest.raises(InvalidInputError, match=f"{name}: {whole}"):
             call()

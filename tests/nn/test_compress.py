@@ -492,3 +492,14 @@ def test_nothing_of_the_caller_changes_and_frozen_layers_stay_frozen():
         assert all(p.requires_grad for p in small[7].parameters())
     assert torch.equal(state, torch.get_rng_state())
     assert all(module.training for module in model.modules())
+
+
+def test_a_budget_below_an_embedding_names_it():
+    model = torch.nn.Sequential(
+        torch.nn.Embedding(2000, 16), torch.nn.Flatten(), torch.nn.Linear(64, 32), torch.nn.ReLU(),
+        torch.nn.Linear(32, 3),
+    )  # fmt: skip
+    with pytest.raises(
+        lt.InvalidInputError, match=r"32,096 of them in layers left alone \(Embedding"
+    ):
+        lt.nn.compress(model, 0.1, inputs=torch.randint(2000, (50, 4)))

@@ -3,6 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from latensor.moments.ragged import Ragged
 from latensor.refinement.hmm import Likelihoods, Sequences, expect
 from latensor.refinement.hmm import chain as chain_module
 from latensor.refinement.hmm.chain import log_likelihood
@@ -124,3 +125,22 @@ def test_lanes_have_room_for_all_rows_and_none_is_empty(lengths, most):
     for (first, last), (span, count) in zip(sequences.ranges, sequences.lanes(most), strict=True):
         assert 1 <= count <= most
         assert 0 <= span * count - (last - first) < span
+
+
+def test_short_ranges_do_not_take_the_lanes_of_long_ones():
+    # Two pieces of a long sequence, with rows between them that are only seen: a short range.
+    rng = np.random.default_rng(3)
+    steps = np.array(FAST)
+    k = len(steps)
+    rows = rng.integers(9, size=70_000)
+    units = Ragged.of(rows, [70_000]).cut(35_000, 300)[0]
+    sequences = Sequences.within(units, np.ones(len(units)))
+    table = 0.8 + 0.4 * rng.random((9, k))
+    found = expect(Likelihoods(units.rows, table), sequences, np.full(k, 1 / k), steps)
+    in_lanes = sum(b - a for part, (a, b) in zip(found.parts, sequences.ranges, strict=True)
+                   if part.shape[2] > 1)  # fmt: skip
+    assert in_lanes > 0.9 * sequences.n_rows
+    assert any(part.shape[2] == 1 for part in found.parts)
+    whole = expect(Likelihoods(rows, table), Sequences.of([70_000]), np.full(k, 1 / k), steps)
+    assert np.abs(found.steps - whole.steps).max() < 1e-6
+    assert np.abs(found.totals - whole.totals).max() < 1e-6

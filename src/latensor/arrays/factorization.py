@@ -16,6 +16,7 @@ import scipy.linalg
 
 from latensor.arrays.checks import check_positive_int
 from latensor.arrays.gradients import requires_gradient
+from latensor.arrays.guests import with_guests
 from latensor.arrays.library import (
     Array,
     is_numpy,
@@ -92,6 +93,7 @@ class Eigenpairs(NamedTuple):
     vectors: Array
 
 
+@with_guests
 def truncated_svd(
     matrix: object,
     rank: int,
@@ -289,6 +291,7 @@ def _signed(triplets: Triplets, rank: int) -> SVD:
     return SVD(left * turn, values[:rank], right * turn)
 
 
+@with_guests
 def low_rank_approximation(matrix: object, rank: int, *, random_state: RandomState = 0) -> Array:
     """The closest matrix of a given rank, in both norms (Eckart and Young; monograph 2.2.2).
 
@@ -313,6 +316,7 @@ def low_rank_approximation(matrix: object, rank: int, *, random_state: RandomSta
     return (left * values) @ conjugate_transpose(right)
 
 
+@with_guests
 def pseudo_inverse(matrix: object, *, tolerance: float | None = None) -> Array:
     """The Moore-Penrose inverse, which solves least squares at any rank (monograph 2.2.2).
 

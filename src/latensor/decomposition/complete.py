@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import RandomState, is_array, to_host
+from latensor.arrays.guests import with_guests
 from latensor.arrays.masked import unmasked
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.iteration import Callback
@@ -16,6 +17,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.tensors.sparse import SparseTensor
 
 
+@with_guests
 def complete(
     tensor: object,
     rank: int | str,

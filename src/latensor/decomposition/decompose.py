@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import RandomState, generator, one_blas_thread, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.algorithms.algebraic import is_exact, solve_overcomplete
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
 from latensor.decomposition.algorithms.foobi import Foobi
@@ -78,6 +79,7 @@ _SYMMETRIC = (
 )
 
 
+@with_guests
 @with_mode_labels(mode_labels_of)
 @with_cp_gradient
 @with_sparse_part

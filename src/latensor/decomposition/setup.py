@@ -181,6 +181,19 @@ def starting_factors(
     return tuple(rows)
 
 
+def without_negative_entries(
+    rows: Sequence[Array], modes: Sequence[int], fixed: Sequence[int]
+) -> tuple[Array, ...]:
+    """Factors that the caller gave, cut off at zero in these modes; fixed ones are refused."""
+    for mode in modes:
+        if mode in fixed and (rows[mode] < 0).any():
+            raise InvalidInputError(
+                f"init.factors[{mode}] has negative entries, but mode {mode} is fixed and "
+                "nonnegative"
+            )
+    return tuple(np.maximum(f, 0.0) if mode in modes else f for mode, f in enumerate(rows))
+
+
 def check_fixed_modes(fixed_modes: Sequence[int], order: int, init: object) -> tuple[int, ...]:
     """Fixed modes as sorted indices; they need a start and must leave a mode to fit."""
     fixed = tuple(sorted({check_mode(mode, order, "fixed_modes") for mode in fixed_modes}))

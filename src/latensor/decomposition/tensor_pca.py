@@ -15,6 +15,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState, generator, is_complex, like, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.guests import with_guests
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
@@ -78,6 +79,7 @@ class TensorPCA:
         )
 
 
+@with_guests
 def tensor_pca(
     tensor: object, *, symmetric: bool = True, random_state: RandomState = 0
 ) -> TensorPCA:

@@ -21,6 +21,7 @@ from latensor.arrays import (
     standard_normal,
     to_host,
 )
+from latensor.arrays.guests import with_guests
 from latensor.arrays.linear_map import conjugate_transpose
 from latensor.arrays.subspace import orthonormal
 from latensor.decomposition.setup import as_tensor
@@ -46,6 +47,7 @@ _POWER_STEPS, _WORTH_ANOTHER = 6, 1e-3
 _FIRST_WIDTH = 22
 
 
+@with_guests
 def tensor_train(
     tensor: object,
     ranks: int | Sequence[int] | None = None,

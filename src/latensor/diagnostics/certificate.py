@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import resolve, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.optimize.masked import Observed, observe, sufficient_entries
 from latensor.decomposition.result import Status
 from latensor.diagnostics.components import Components, as_cp, components_of
@@ -144,6 +145,7 @@ class Certificate(Findings):
         )
 
 
+@with_guests
 def certify(
     decomposition: object,
     tensor: object = None,

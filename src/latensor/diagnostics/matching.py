@@ -10,6 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from latensor.arrays import check_mode, like
+from latensor.arrays.guests import with_guests
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
@@ -83,6 +84,7 @@ class Matching:
         return "\n".join(lines)
 
 
+@with_guests
 def match(
     a: object,
     b: object,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import RandomState, check_positive_int, generator
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.progress import watched
 from latensor.decomposition.scale import rescaled
 from latensor.decomposition.setup import as_tensor
@@ -110,6 +111,7 @@ def _cell(value: float | None, form: str) -> str:
     return "-" if value is None else form.format(value)
 
 
+@with_guests
 def select_rank(
     tensor: object,
     max_rank: int | None = None,

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from sklearn.base import BaseEstimator, clone
+from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
@@ -56,6 +57,16 @@ class UnusableAttributeError(AttributeError, InvalidInputError):
     """A fitted attribute that samples so far cannot give: too few, or out of range."""
 
 
+Method = TypeVar("Method", bound=Callable[..., Any])
+# What needs that more samples can follow those that were seen.
+_OF_STREAMS = ("partial_fit", "merge", "spawn")
+
+
+def while_open(method: Method) -> Method:
+    """A method that is there as long as more samples can follow, as scikit-learn asks of one."""
+    return available_if(lambda self: self._check_open() is None)(method)  # type: ignore[no-any-return]
+
+
 class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of every model.
 
@@ -78,6 +89,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     _input_names: ClassVar[tuple[str, ...]] = ()
     # Attributes that two models must share to be merged.
     _same_to_merge: ClassVar[tuple[str, ...]] = ("n_features_in_",)
+    # Why no samples can follow those of a fit; "" where they can.
+    _closed: ClassVar[str] = ""
     # Units that every group of a bootstrap needs, on average.
     _units_per_group: ClassVar[int] = 2
     # Parameters that have intervals with the values they can take, and what tells components apart.
@@ -182,10 +195,12 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._warn(learned.answer)
         return self
 
+    @while_open
     def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
         """Add samples; parameters are worked out when they are first asked for.
 
         After `fit` the stream goes on from the fit: what it then gives is refined by all samples.
+        A fit that keeps no sums to go on with has no `partial_fit`, `merge` or `spawn`.
 
         Parameters
         ----------
@@ -217,6 +232,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._forget()
         return self
 
+    @while_open
     def merge(self, other: Self) -> Self:
         """Add the samples that another model of the same kind has seen; `other` is unchanged.
 
@@ -262,6 +278,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
                     "same features can be merged"
                 )
 
+    @while_open
     def spawn(self) -> Self:
         """An empty model for a second worker, whose samples can be merged into this one exactly.
 
@@ -329,10 +346,19 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             run.release()
 
     # ------------------------------------------------------------------ streams
+    def _check_open(self) -> None:
+        """Refuse samples after those that were seen, where the model cannot take them."""
+        if self._closed:
+            raise InvalidInputError(self._closed)
+        stream = self.__dict__.get("_stream")
+        if stream is not None and stream.answer is not None:
+            self._model().check_resuming(stream.answer)
+
     def _resumed(self, stream: Stream) -> Stream:
         """The stream with the sums that an answer found at once stands for."""
         if stream.answer is None or stream.frame is None:
             return stream
+        self._model().check_resuming(stream.answer)
         resumed = self._model().resumed(stream.frame, stream.answer)
         frame = replace(stream.frame, values={**stream.frame.values, **resumed.values})
         return replace(stream, frame=frame, sums=Joint(resumed.moments), answer=None)
@@ -457,6 +483,11 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         return self._has_started() or not self._fitted_names.isdisjoint(self.__dict__)
 
     def __getattr__(self, name: str) -> Any:
+        if name in _OF_STREAMS:
+            try:
+                self._check_open()
+            except InvalidInputError as error:
+                raise UnusableAttributeError(f"{name}: {error}") from error
         if name in type(self)._names_of_fit() and "_stream" in self.__dict__:
             if not self._stream.count:
                 raise AttributeError(f"{type(self).__name__} has seen no samples yet: no {name!r}")

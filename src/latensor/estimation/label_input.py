@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from latensor.arrays import Array, is_array, to_host
+from latensor.estimation.base import while_open
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
 from latensor.sources.shards import Source
@@ -51,6 +52,7 @@ class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
     classes: Any
     classes_: Any
 
+    @while_open
     def partial_fit(
         self, X: object, y: object = None, sample_weight: object = None, *, classes: object = None
     ) -> Self:

@@ -284,6 +284,9 @@ class Model(Generic[State]):
         """An answer from data in memory that needs no moments; None where there is no such way."""
         return None
 
+    def check_resuming(self, answer: Answer[State]) -> None:
+        """Refuse more data after an answer found at once that stands for no moments."""
+
     def resumed(self, frame: Frame, answer: Answer[State]) -> Resumed:
         """The moments that an answer found at once stands for, so that more data can follow."""
         raise NotImplementedError(f"{type(self).__name__} must say what its answer stands for")

@@ -34,17 +34,6 @@ class Choice:
 
 
 @dataclass(frozen=True)
-class Callback:
-    """Anything that can be called, such as an algorithm."""
-
-    def __contains__(self, value: object) -> bool:
-        return callable(value)
-
-    def __str__(self) -> str:
-        return "one of latensor.decomposition"
-
-
-@dataclass(frozen=True)
 class Interval:
     """Numbers between two ends, integers or reals; an open end excludes itself."""
 

@@ -252,12 +252,20 @@ def _layers(
 
 def _others(model: Any) -> dict[str, str]:
     """Layers with weights that are no linear layers or convolutions, and why they stay."""
-    found: dict[str, str] = {}
-    for name, module in model.named_modules():
-        own = [p for p in module._parameters.values() if p is not None and p.ndim > 1]
-        if own and not isinstance(module, _LAYERS):
-            found[name or "model"] = f"{type(module).__name__} is not factorized"
-    return found
+    return {
+        name or "model": f"{type(module).__name__} is not factorized"
+        for name, module in _holders(model).items()
+        if not isinstance(module, _LAYERS)
+    }
+
+
+def _holders(model: Any) -> dict[str, Any]:
+    """Modules with weights of their own."""
+    return {
+        name: module
+        for name, module in model.named_modules()
+        if any(p is not None and p.ndim > 1 for p in module._parameters.values())
+    }
 
 
 def _shared(modules: dict[str, Any], names: list[str]) -> set[str]:
@@ -295,9 +303,13 @@ def _chosen(
         budget = given["keep"] * n_all - fixed
         least = sum(min(c.n_weights for c in options) for options in lists.values())
         if budget < least:
+            kinds = sorted({type(m).__name__ for n, m in _holders(model).items() if n not in lists})
+            alone = (
+                f", {fixed:,} of them in layers left alone ({', '.join(kinds)})" if kinds else ""
+            )
             raise InvalidInputError(
                 f"keep={given['keep']} leaves {int(given['keep'] * n_all):,} weights, but the "
-                f"smallest form of the network has {fixed + least:,}: raise keep"
+                f"smallest form of the network has {fixed + least:,}{alone}: raise keep"
             )
         return spend(lists, budget, lambda c: c.n_weights)
     with torch.no_grad():

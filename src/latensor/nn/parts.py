@@ -39,8 +39,7 @@ def check_input(x: Any, weight: Any, expected: tuple[int, ...], owner: str) -> N
     expected : the last dimensions of x
     owner : str, the layer
     """
-    found = tuple(x.shape[-len(expected) :])
-    if x.ndim < len(expected) or found != expected:
+    if x.shape[-len(expected) :] != expected:
         raise InvalidInputError(
             f"{owner} takes input whose last dimensions are {expected}, got shape {tuple(x.shape)}"
         )

@@ -109,7 +109,6 @@ def starts_of(
         overfitted("standardized", sample.standardized, _POWERS)
         if not few:
             overfitted("standardized again", sample.standardized, _POWERS)
-            labelled("k-means++", kmeans(sample.standardized, weights, count, rng, _LLOYD))
         return result
     overfitted("whitened", sample.whitened, _POWERS)
     if few:

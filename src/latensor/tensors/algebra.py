@@ -21,6 +21,7 @@ from latensor.arrays import (
     to_host,
 )
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Sweep
 from latensor.tensors.conversion import as_contractible, require_dense
@@ -31,6 +32,7 @@ from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tucker import TuckerTensor
 
 
+@with_guests
 def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
     """Multiply every mode-`mode` fibre by a (rows, d) matrix, or sum it against a (d,) vector.
 
@@ -62,6 +64,7 @@ def mode_product(tensor: Any, matrix: Array, mode: int) -> Array:
     return contractible.contract(*operands)
 
 
+@with_guests
 def multilinear(tensor: Any, *operands: Array | None) -> Array:
     """The multilinear form T(A, B, C) (monograph, equation 3.3).
 
@@ -87,6 +90,7 @@ def multilinear(tensor: Any, *operands: Array | None) -> Array:
     return as_contractible(tensor).contract(*operands)
 
 
+@with_guests
 def outer(*tensors: Array) -> Array:
     """The outer product of vectors, matrices or tensors: one entry per choice of entries.
 
@@ -107,6 +111,7 @@ def outer(*tensors: Array) -> Array:
     return check_finite(result, tensors=items)
 
 
+@with_guests
 def inner(a: Any, b: Any) -> Any:
     """The inner product of two tensors of one shape: sum of conj(a) b over all entries.
 
@@ -193,6 +198,7 @@ def _inner_with_core(xp: Namespace, tucker: TuckerTensor, other: Any) -> Any:
     return xp.sum(_conjugate(xp, tucker.core) * other.contract(*operands))
 
 
+@with_guests
 def kronecker(*matrices: Array) -> Array:
     """The Kronecker product of matrices, taken one by one or as one sequence.
 
@@ -214,6 +220,7 @@ def kronecker(*matrices: Array) -> Array:
     return check_finite(result, matrices=items)
 
 
+@with_guests
 def khatri_rao(*matrices: Array) -> Array:
     """The column-wise Kronecker product of matrices with equal numbers of columns (equation 3.9).
 
@@ -241,6 +248,7 @@ def khatri_rao(*matrices: Array) -> Array:
     return check_finite(result, matrices=items)
 
 
+@with_guests
 def hadamard(*tensors: Array) -> Array:
     """The entrywise product of arrays of one shape (equation 3.10), one by one or as a sequence.
 
@@ -259,6 +267,7 @@ def hadamard(*tensors: Array) -> Array:
     return check_finite(result, tensors=items)
 
 
+@with_guests
 def mttkrp(tensor: Any, factors: Sequence[Array], mode: int) -> Array:
     """Unfolding times the Khatri-Rao product of all other factors, the step of every CP fit.
 
@@ -304,6 +313,7 @@ def sweep(tensor: Any, factors: Sequence[Array]) -> Sweep:
     return as_contractible(tensor).sweep(factors)
 
 
+@with_guests
 def symmetrize(tensor: Array) -> Array:
     """The average of a tensor over all permutations of its modes.
 
@@ -330,6 +340,7 @@ def symmetrize(tensor: Array) -> Array:
     return check_finite(result, tensor=dense.array)
 
 
+@with_guests
 def asymmetry(tensor: Array) -> float:
     """How far a tensor is from symmetric: the largest relative change by swapping two modes.
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, describe, is_complex, like, matmul, resolve, to_host
+from latensor.arrays.guests import holds_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.coordinates import check_coordinates
 from latensor.tensors.factored import FactoredTensor
@@ -16,6 +17,7 @@ from latensor.value_files import storable
 
 
 @storable
+@holds_guests
 @dataclass(frozen=True, eq=False, repr=False)
 class CPTensor(FactoredTensor):
     """T = sum_j w_j a_j (x) b_j (x) c_j.

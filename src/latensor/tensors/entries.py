@@ -15,6 +15,7 @@ from latensor.arrays import (
     require_matrix,
     resolve,
 )
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.conversion import require_dense
 from latensor.tensors.operands import require_one_shape, resolve_sequence
@@ -30,6 +31,7 @@ def _unfolding_axes(mode: int, n_modes: int, order: str) -> tuple[int, ...]:
     return (mode, *(others if order == "C" else reversed(others)))
 
 
+@with_guests
 def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
     """A tensor as a matrix whose columns are its mode-`mode` fibres (monograph, equation 3.2).
 
@@ -58,6 +60,7 @@ def unfold(tensor: Array, mode: int, order: Order = "C") -> Array:
     return xp.reshape(xp.permute_dims(dense.array, axes), (dense.shape[mode], -1))
 
 
+@with_guests
 def fold(matrix: Array, mode: int, shape: Sequence[int], order: Order = "C") -> Array:
     """The tensor of `shape` whose unfolding along `mode` is `matrix`; the inverse of `unfold`.
 
@@ -87,6 +90,7 @@ def fold(matrix: Array, mode: int, shape: Sequence[int], order: Order = "C") -> 
     return xp.permute_dims(folded, tuple(axes.index(m) for m in range(len(axes))))
 
 
+@with_guests
 def from_frontal_slices(*slices: Array) -> Array:
     """Stack matrices T(:, :, 0), T(:, :, 1), ... along a new last mode.
 
@@ -106,6 +110,7 @@ def from_frontal_slices(*slices: Array) -> Array:
     return xp.stack(matrices, axis=-1)
 
 
+@with_guests
 def frontal_slices(tensor: Array) -> list[Array]:
     """The matrices T(:, :, 0), T(:, :, 1), ... of a third-order tensor.
 
@@ -122,6 +127,7 @@ def frontal_slices(tensor: Array) -> list[Array]:
     return [dense.array[:, :, i] for i in range(dense.shape[2])]
 
 
+@with_guests
 def fiber(tensor: Array, mode: int, at: Sequence[int]) -> Array:
     """The vector of a tensor's entries along one mode, all other indices fixed.
 
@@ -141,6 +147,7 @@ def fiber(tensor: Array, mode: int, at: Sequence[int]) -> Array:
     return _cut(tensor, (mode,), at)
 
 
+@with_guests
 def matrix_slice(tensor: Array, modes: tuple[int, int], at: Sequence[int]) -> Array:
     """The matrix of a tensor's entries along two modes, all other indices fixed.
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from latensor.arrays import check_finite, require_matrix, resolve
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 
 
+@with_guests
 def coherence(factor: object) -> float:
     """The largest |cosine| of two different columns, 0 for orthogonal and 1 for parallel ones.
 

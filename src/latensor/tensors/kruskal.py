@@ -10,6 +10,7 @@ import numpy as np
 
 from latensor.arrays import Array, machine_epsilon, require_matrix, resolve, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 
 # Subsets whose singular values are computed in one batch.
@@ -61,6 +62,7 @@ class KruskalRank(int):
         return (KruskalRank, (self.lower, self.upper, self.method))
 
 
+@with_guests
 def kruskal_rank(
     matrix: Array, *, tol: float | None = None, max_subsets: int = 200_000
 ) -> KruskalRank:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from latensor.arrays import Array, check_finite, resolve
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.size import MAX_SIZE, check_size
 
 
+@with_guests
 def lift(tensor: object, *, max_size: int = MAX_SIZE) -> Array:
     """A tensor of order 4 near sum_j |a_j|^2 a_j^(x)4 from T = sum_j a_j^(x)3 (monograph 7.3.1).
 

@@ -24,6 +24,7 @@ from latensor.arrays import (
 )
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.gradients import detached
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.conversion import as_contractible
@@ -37,6 +38,7 @@ _LARGEST_GRAM = 1024
 _SMALL = 1 << 20
 
 
+@with_guests
 def frobenius_norm(tensor: Any) -> Any:
     """The root of the sum of squared magnitudes of all entries.
 
@@ -88,6 +90,7 @@ class SpectralNorm:
         return f"spectral norm in [{self.lower:.6g}, {self.upper:.6g}]"
 
 
+@with_guests
 def spectral_norm(
     tensor: Any,
     *,

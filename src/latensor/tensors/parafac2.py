@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from latensor.arrays import Array, Namespace, describe, is_complex, like, matmul, resolve, to_host
+from latensor.arrays.guests import holds_guests
 from latensor.exceptions import InvalidInputError
 from latensor.value_files import storable
 
 
 @storable
+@holds_guests
 @dataclass(frozen=True, eq=False, repr=False)
 class Parafac2Tensor:
     """Slices X_i = P_i B diag(w * a_i) C' with orthonormal P_i, which may differ in rows.

@@ -72,7 +72,9 @@ class StackSweep:
     def replace(self, mode: int, factor: Array) -> None:
         """Use `factor` for `mode` from now on."""
         mode = check_mode(mode, self._nonzeros.order)
-        array = resolve(tensor=self._nonzeros.values[:0], factor=factor)[1]["factor"]
+        array = factor
+        if type(factor) is not np.ndarray or factor.dtype != self._dtype:
+            array = resolve(tensor=self._nonzeros.values[:0], factor=factor)[1]["factor"]
         expected = (self._nonzeros.shape[mode], self._stack.shape[1])
         if array.shape != expected:
             raise InvalidInputError(

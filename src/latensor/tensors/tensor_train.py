@@ -24,6 +24,7 @@ from latensor.arrays import (
     resolve,
     to_host,
 )
+from latensor.arrays.guests import holds_guests
 from latensor.arrays.subspace import thin_svd
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Sweep
@@ -34,6 +35,7 @@ from latensor.value_files import DECOMPOSITION, storable, write_value
 
 
 @storable
+@holds_guests
 @dataclass(frozen=True, eq=False, repr=False)
 class TensorTrain:
     """T[i, j, ..., k] = G_1[i] G_2[j] ... G_N[k], a product of matrices (Oseledets 2011).

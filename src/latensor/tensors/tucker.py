@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from latensor.arrays import Array, Namespace, check_finite, describe, is_complex, matmul, resolve
+from latensor.arrays.guests import holds_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.dense import DenseTensor, contract_modes
@@ -16,6 +17,7 @@ from latensor.value_files import storable
 
 
 @storable
+@holds_guests
 @dataclass(frozen=True, eq=False, repr=False)
 class TuckerTensor:
     """T = S(A', B', C') with a core S and factors A, B, C.

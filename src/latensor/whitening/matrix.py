@@ -8,6 +8,7 @@ import numpy as np
 
 from latensor.arrays import Array, is_traced, machine_epsilon, to_host
 from latensor.arrays.factorization import Eigenpairs, leading_eigenpairs
+from latensor.arrays.guests import with_guests
 from latensor.exceptions import InvalidInputError, RankDeficientError
 
 
@@ -36,6 +37,7 @@ class Whitening:
         return float(magnitudes[0] / magnitudes[-1])
 
 
+@with_guests
 def whiten(second_moment: object, rank: int) -> Whitening:
     """Coordinates in which a second moment becomes the identity (monograph 2.4, 3.4.3).
 

@@ -89,9 +89,8 @@ def test_steps_converge_like_newton():
     right = refine_rotation(over_scores(scores), np.zeros((4, 4)), np.eye(4), max_iter=100).unmixing
     rotation, sizes = right @ turn(0, 4, 0.05), []
     for _ in range(4):
-        move, _ = newton_turn(
-            over_scores(scores)(TurnSums(rotation)).finalize(), np.zeros((4, 4)), 20_000.0
-        )
+        sums = over_scores(scores)(TurnSums(rotation)).finalize()
+        move, _ = newton_turn(sums, np.zeros((4, 4)))
         sizes.append(np.abs(move).max())
         u, _, v = np.linalg.svd(rotation @ (np.eye(4) + move))
         rotation = u @ v

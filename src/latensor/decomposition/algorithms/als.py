@@ -30,6 +30,7 @@ from latensor.decomposition.setup import (
     nonnegative_modes,
     refuse_rank,
     starting_factors,
+    without_negative_entries,
 )
 from latensor.decomposition.subspace.compression import (
     LARGEST_CORE,
@@ -106,9 +107,10 @@ class AlternatingLeastSquares:
             refuse_too_few_entries(observed, rank, fixed)
         if init is None:
             factors = self._start(data, problem, rank, rng)
+            factors = nonnegative_part(factors, nonnegative) if nonnegative else factors
         else:
             factors = starting_factors(init, problem.shape, rank, free[-1])
-        factors = _nonnegative_start(factors, nonnegative, fixed, init is not None)
+            factors = without_negative_entries(factors, nonnegative, fixed)
         if not fixed:
             factors = balanced(factors)
         sweeps = Sweeps(problem, free, self.ridge, nonnegative)
@@ -164,20 +166,3 @@ def compress(
     if isinstance(problem, DenseProblem):
         return compress_dense(problem.tensor, rank, rng, problem.squared_norm)
     return compress_contractible(data, problem, rank, rng)
-
-
-def _nonnegative_start(
-    factors: Sequence[Array], modes: Sequence[int], fixed: Sequence[int], given: bool
-) -> Sequence[Array]:
-    """Starting factors without negative entries; what the caller gave is only refused or kept."""
-    if not modes:
-        return factors
-    if not given:
-        return nonnegative_part(factors, modes)
-    for mode in modes:
-        if mode in fixed and (factors[mode] < 0).any():
-            raise InvalidInputError(
-                f"init.factors[{mode}] has negative entries, but mode {mode} is fixed and "
-                "nonnegative"
-            )
-    return [np.maximum(f, 0.0) if mode in modes else f for mode, f in enumerate(factors)]

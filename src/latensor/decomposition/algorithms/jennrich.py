@@ -17,7 +17,7 @@ from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import SLOW, Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.problem import DenseProblem
-from latensor.decomposition.optimize.starts import Groups, pencil_groups, rank_one_rows
+from latensor.decomposition.optimize.starts import Groups, pencil_groups, split_rows
 from latensor.decomposition.optimize.sweeps import Point, Sweeps
 from latensor.decomposition.result import Decomposition, Status
 from latensor.decomposition.setup import assemble, refuse_rank
@@ -154,18 +154,8 @@ class SimultaneousDiagonalization:
             ]
         factors: list[Any] = [None] * array.ndim
         for group, shape, row in zip(groups, shapes, rows, strict=True):
-            if len(group) == 1:
-                factors[group[0]] = np.ascontiguousarray(row)
-                continue
-            split = rank_one_rows(row.reshape(rank, *shape))
-            for mode, part in zip(group, split, strict=True):
+            for mode, part in zip(group, split_rows(row, shape), strict=True):
                 factors[mode] = part
-            # The length and sign of a merged vector go to its first part.
-            model = split[0]
-            for part in split[1:]:
-                model = (model[:, :, None] * part[:, None, :]).reshape(rank, -1)
-            length = np.sum(model.conj() * row, axis=1, keepdims=True)
-            factors[group[0]] = factors[group[0]] * length
         return tuple(factors)
 
 

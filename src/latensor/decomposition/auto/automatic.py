@@ -38,6 +38,7 @@ from latensor.decomposition.setup import (
     nonnegative_modes,
     refuse_rank,
     starting_factors,
+    without_negative_entries,
 )
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -138,14 +139,8 @@ class Automatic:
         free = constraints.free(len(problem.shape))
         rows: Sequence[Array]
         if init is not None:
-            rows = list(starting_factors(init, problem.shape, rank, free[-1]))
-            for mode in signed:
-                if mode in fixed and (rows[mode] < 0).any():
-                    raise InvalidInputError(
-                        f"init.factors[{mode}] has negative entries, but mode {mode} is fixed "
-                        "and nonnegative"
-                    )
-                rows[mode] = np.maximum(rows[mode], 0.0)
+            rows = starting_factors(init, problem.shape, rank, free[-1])
+            rows = without_negative_entries(rows, signed, fixed)
         elif isinstance(problem, Observed):
             return self._observed(data, problem, rank, rng, monitor, constraints)
         else:

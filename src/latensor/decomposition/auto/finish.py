@@ -46,7 +46,7 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
         fit = fit if explicit is None else replace(fit, loss=explicit)
         if explicit is None or explicit <= EXACT * problem.squared_norm:
             return fit
-    return _finish_on_tensor(task, fit)
+    return finish_on_tensor(task, fit)
 
 
 def better_on_tensor(task: Task, core: Core, fits: Sequence[Fit]) -> Fit:
@@ -69,7 +69,7 @@ def _point(task: Task, fit: Fit) -> Point:
     return Point(fit.factors, tuple(task.problem.gram(f) for f in fit.factors), fit.loss)
 
 
-def _finish_on_tensor(task: Task, fit: Fit) -> Fit:
+def finish_on_tensor(task: Task, fit: Fit) -> Fit:
     """A sweep over the whole tensor, then Levenberg-Marquardt steps as long as they gain."""
     problem, monitor = task.problem, task.monitor
     sweeps, give = Sweeps(problem), assembler(task.data.reference)

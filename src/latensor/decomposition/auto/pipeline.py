@@ -7,6 +7,7 @@ done where it is cheap, and a few steps over the whole tensor finish it.
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
 from math import prod
 
@@ -17,16 +18,17 @@ from latensor.decomposition.algorithms.als import AlternatingLeastSquares, rando
 from latensor.decomposition.auto.compress import compress_to_core
 from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Fit, Task
-from latensor.decomposition.auto.finish import better_on_tensor, finish
+from latensor.decomposition.auto.finish import better_on_tensor, finish, finish_on_tensor
 from latensor.decomposition.auto.initialize import initialize
 from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.convergence import has_converged
-from latensor.decomposition.optimize.iteration import StoppingRule, iterate
+from latensor.decomposition.optimize.iteration import SLOW, TRIAL_STEPS, StoppingRule, iterate
 from latensor.decomposition.optimize.problem import DenseProblem
-from latensor.decomposition.optimize.sweeps import Sweeps
+from latensor.decomposition.optimize.sweeps import Point, Sweeps
 from latensor.decomposition.result import Status
 from latensor.decomposition.setup import assemble, assembler
 from latensor.decomposition.subspace.compression import LARGEST_CORE, compressed_shape
+from latensor.tensors.sparse import SparseTensor
 
 # A matrix no wider than this is decomposed by one dense singular value decomposition.
 _DIRECT_SVD = 1000
@@ -40,6 +42,10 @@ def run(task: Task) -> Fit:
         return fit_matrix(task)
     if prod(core_shape) > LARGEST_CORE and not (dense and core_shape == shape):
         return fit_uncompressed(task)
+    if isinstance(task.data, SparseTensor):
+        swept = fit_by_sweeps(task)
+        if swept is not None:
+            return swept
     core = compress_to_core(task, core_shape)
     small = core.compression.core.size < prod(shape)
     with one_blas_thread(small):
@@ -76,6 +82,32 @@ def fit_matrix(task: Task) -> Fit:
     loss = float(np.sum(values[count:] ** 2))
     ended = task.monitor.record(loss, lambda: assemble(task.data.reference, factors))
     return Fit(factors, loss, Status.CONVERGED if ended in (None, Status.MAX_ITER) else ended)
+
+
+def fit_by_sweeps(task: Task) -> Fit | None:
+    """A sparse tensor without a core, which costs dozens of sweeps, where it may not be needed.
+
+    Sweeps from a random start are followed to a target as long as they are on course for it. Where
+    they find less than a thousandth of the tensor, no core is looked for. None where one is needed.
+    """
+    problem, monitor = task.problem, task.monitor
+    nothing = (1.0 - SLOW) * problem.squared_norm
+    goal = nothing if monitor.target is None else monitor.target_loss()
+    if goal <= problem.epsilon**0.5 * problem.squared_norm:
+        return None  # inner products cannot tell whether so small a loss is reached
+    rng = deepcopy(task.rng)  # later stages draw what they would without this one
+    factors = random_factors(rng, problem.shape, task.rank, task.data.reference)
+    for factor in factors:
+        factor[0] = abs(factor[0])  # near the mean, which no component of both signs sees
+    start = Point(factors, tuple(problem.gram(f) for f in factors), problem.squared_norm)
+    rule = StoppingRule(task.tol, TRIAL_STEPS, 3, goal, beat=goal)
+    point, _ = iterate(Sweeps(problem).extrapolated, start, rule)
+    fit = Fit(point.factors, point.loss)
+    reached = monitor.reached(fit.loss)
+    if not (reached or fit.loss > nothing):
+        return None
+    ended = monitor.record(fit.loss, lambda: assemble(task.data.reference, fit.factors))
+    return finish_on_tensor(task, fit) if ended is None else replace(fit, status=ended)
 
 
 def fit_uncompressed(task: Task) -> Fit:

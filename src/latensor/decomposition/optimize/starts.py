@@ -109,11 +109,7 @@ def pencil_start(core: Array, rank: int) -> tuple[Array, ...] | None:
     others = row_khatri_rao(rows)
     gram = others.conj() @ others.T
     first = pseudo_inverse(gram) @ (others.conj() @ merged.reshape(sizes[0], -1).T)
-    shape = [core.shape[m] for m in groups[0]]
-    split = rank_one_rows(first.reshape(rank, *shape)) if len(shape) > 1 else [first]
-    if len(shape) > 1:
-        length = np.sum(row_khatri_rao(split).conj() * first, axis=1, keepdims=True)
-        split[0] = split[0] * length
+    split = split_rows(first, [core.shape[m] for m in groups[0]])
     for mode, row in zip(groups[0], split, strict=True):
         factors[mode] = row
     return tuple(factors)
@@ -144,6 +140,18 @@ def rank_one_rows(components: Array, steps: int = _POWER_STEPS) -> list[Array]:
         for mode in range(len(shape)):
             rows[mode] = _unit(contract_rows(components, rows, mode))
     return rows
+
+
+def split_rows(rows: Array, shape: Sequence[int]) -> list[Array]:
+    """Vectors (rank, product of `shape`) of merged modes as unit ones (rank, d) of every mode.
+
+    The length and sign of a merged vector go to its first part.
+    """
+    if len(shape) == 1:
+        return [np.ascontiguousarray(rows)]
+    parts = rank_one_rows(rows.reshape(-1, *shape))
+    length = np.sum(row_khatri_rao(parts).conj() * rows, axis=1, keepdims=True)
+    return [parts[0] * length, *parts[1:]]
 
 
 def _unit(rows: Array) -> Array:

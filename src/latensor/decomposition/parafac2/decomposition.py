@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, RandomState, generator, like, one_blas_thread, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.mode_labels import ModeLabels, slice_labels_of, with_mode_labels
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.parafac2.arguments import (
@@ -106,6 +107,7 @@ class Parafac2Decomposition(FittedTensor):
         )
 
 
+@with_guests
 @with_mode_labels(slice_labels_of)
 def parafac2(
     slices: object,

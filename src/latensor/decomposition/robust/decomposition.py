@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import is_array, is_complex, like, machine_epsilon, to_host
 from latensor.arrays.checks import refuse_nonfinite
+from latensor.arrays.guests import with_guests
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.result import Status
 from latensor.decomposition.robust.entries import Entries
@@ -65,6 +66,7 @@ class RobustDecomposition:
         )
 
 
+@with_guests
 def robust_pca(
     tensor: object, rank: int | Sequence[int] | None = None, *, mask: object = None
 ) -> RobustDecomposition:

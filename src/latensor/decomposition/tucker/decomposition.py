@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latensor.arrays import Array, Namespace, RandomState, generator, like, resolve, to_host
+from latensor.arrays.guests import with_guests
 from latensor.decomposition.gradients import with_tucker_gradient
 from latensor.decomposition.mode_labels import ModeLabels, mode_labels_of, with_mode_labels
 from latensor.decomposition.optimize.iteration import Callback, Monitor
@@ -115,6 +116,7 @@ class TuckerDecomposition(FittedTensor):
         )
 
 
+@with_guests
 @with_mode_labels(mode_labels_of)
 @with_tucker_gradient
 def tucker(

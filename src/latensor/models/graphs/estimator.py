@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
@@ -42,7 +42,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
     memberships: their third moment, corrected as that of topics, gives the communities, and least
     squares the memberships. Steps towards the mode of the posterior follow. Networks that are too
     small or too sparse for third moments are started from eigenvectors, and `certificate_` says
-    so.
+    so. A network is one sample: it has no `partial_fit`, `merge` or `spawn`.
 
     Parameters
     ----------
@@ -107,6 +107,10 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             "certificate_",
         }
     )
+    _closed = (
+        "a network is one sample, whose nodes all depend on each other: call fit on the whole "
+        "network"
+    )
     node_names_: list[Any] | None
     _input_names: ClassVar[tuple[str, ...]] = ("node_names_",)
     _takes_sparse: ClassVar[bool] = True
@@ -160,24 +164,6 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             random_state
         """
         return super().fit(X, y, callback=callback, checkpoint=checkpoint)
-
-    def partial_fit(self, X: object, y: object = None) -> NoReturn:  # type: ignore[override]
-        """Refused: a network is one sample, whose nodes all depend on each other."""
-        self._refuse("partial_fit")
-
-    def merge(self, other: Self) -> NoReturn:
-        """Refused, as `partial_fit` is."""
-        self._refuse("merge")
-
-    def spawn(self) -> NoReturn:
-        """Refused, as `partial_fit` is."""
-        self._refuse("spawn")
-
-    def _refuse(self, method: str) -> NoReturn:
-        raise InvalidInputError(
-            f"{method}: a network is one sample, whose nodes all depend on each other: call fit on "
-            "the whole network"
-        )
 
     # ------------------------------------------------------------------ what is asked
     def predict_proba(self, X: object) -> Array:

@@ -192,12 +192,6 @@ class BlockModel(Model[GraphState]):
             "a square adjacency, one row and one column for each node"
         )
 
-    def check_streaming(self) -> None:
-        raise InvalidInputError(
-            "a network is one sample: memberships belong to its nodes, and more nodes change the "
-            "edges of all others. Call fit on the whole network"
-        )
-
     def takes_stars(self, frame: Frame) -> bool:
         """Whether the graph is large and dense enough for third moments."""
         if self.start != "auto":

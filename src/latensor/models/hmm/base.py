@@ -11,10 +11,18 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
-from latensor.estimation.base import LatentEstimator
+from latensor.estimation.base import LatentEstimator, while_open
 from latensor.estimation.model import Answer, Effort, Frame
 from latensor.estimation.parameter_intervals import ParameterInterval
-from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice, Interval, Range
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    N_COMPONENTS,
+    N_JOBS,
+    REFINE,
+    Choice,
+    Interval,
+    Range,
+)
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.certificate import HMMCertificate
 from latensor.models.hmm.inference import HiddenMarkovInference
@@ -30,16 +38,6 @@ from latensor.whole_files import PathLike
 # The fewest rows of a block that is resampled: rows depend on their neighbours, and what is not
 # much longer than that dependence is not independent of the next one.
 SHORTEST_BLOCK = 50
-
-
-class Callables:
-    """Anything that can be called: an algorithm of `lt.decomposition`."""
-
-    def __contains__(self, value: object) -> bool:
-        return callable(value)
-
-    def __str__(self) -> str:
-        return "an algorithm of lt.decomposition"
 
 
 @dataclass(frozen=True)
@@ -77,7 +75,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
     _allows_missing: ClassVar[bool] = True
     _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {
         "n_components": N_COMPONENTS,
-        "algorithm": (Choice(("auto",)), Callables()),
+        "algorithm": ALGORITHM,
         "refine": REFINE,
         "views": (Choice(("auto", "lag", "window")),),
         "max_iter": (Interval(numbers.Integral, 0),),
@@ -130,6 +128,7 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         told = callback or self._progress()
         return super().fit(X, lengths, sample_weight, callback=told, checkpoint=checkpoint)
 
+    @while_open
     def partial_fit(self, X: object, lengths: object = None, sample_weight: object = None) -> Self:
         """Add whole sequences; parameters are worked out when they are first asked for.
 

@@ -28,9 +28,6 @@ from latensor.arrays.threads import one_blas_thread
 from latensor.models.ica.scores import N_FUNCTIONS, RIDGE
 from latensor.models.ica.sums import Pass, ScoreCovariance, TurnMeans, TurnSums
 
-# Two sources with less information than this in all samples are not turned into each other: about
-# what one Gaussian source shows by chance.
-_FLAT = 20.0
 _LONGEST_TURN = 0.5
 # Sources that still turn further than this have not converged.
 _NEARLY = 0.1
@@ -87,7 +84,7 @@ def refine_rotation(
     while n_iter < max_iter and not converged:
         sums = scores(TurnSums(rotation)).finalize()
         weight = sums.weight
-        turn, information = newton_turn(sums, rotation.T @ noise @ rotation, weight)
+        turn, information = newton_turn(sums, rotation.T @ noise @ rotation)
         n_iter += 1
         precision = np.sqrt(weight * (information[:, None] + information))
         rest = np.abs(turn) if to_the_end else turn**2
@@ -155,16 +152,11 @@ def _best_combination(spread: Any, tangents: Any, sums: TurnMeans) -> tuple[Any,
     return coefficients, np.maximum(np.einsum("im,mi->i", coefficients, tangents), 0.0)
 
 
-def newton_turn(sums: TurnMeans, noise: Any, weight: float) -> tuple[Any, Any]:
-    """The antisymmetric generator (k, k) of the next rotation, and the information (k,).
-
-    Two sources that are Gaussian as far as the samples tell are not turned into each other.
-    """
+def newton_turn(sums: TurnMeans, noise: Any) -> tuple[Any, Any]:
+    """The antisymmetric generator (k, k) of the next rotation, and the information (k,)."""
     equations, information = _equations(sums, noise)
     pairs = information[:, None] + information
     turn = -(equations - equations.T) / np.maximum(pairs, np.finfo(float).tiny)
-    gaussian = weight * information < _FLAT
-    turn[np.ix_(gaussian, gaussian)] = 0.0
     np.fill_diagonal(turn, 0.0)
     longest = float(np.abs(turn).max(initial=0.0))
     return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information

@@ -117,12 +117,14 @@ class CCAModel(Model[CCAState]):
             return bool(view.shape[1] <= _MAX_SPARSE_COVARIANCE)
         return bool(view.shape[1] < view.shape[0])
 
-    def resumed(self, frame: Frame, answer: Answer[CCAState]) -> Resumed:
+    def check_resuming(self, answer: Answer[CCAState]) -> None:
         if "sums" not in answer.evidence:
             raise InvalidInputError(
                 "this CCA was fitted by fit on more features than it keeps sums for "
                 f"({MOST_KEPT_FEATURES}): start a new one and give all batches to partial_fit"
             )
+
+    def resumed(self, frame: Frame, answer: Answer[CCAState]) -> Resumed:
         return Resumed({"covariances": answer.evidence["sums"]}, {})
 
     def moments(self, frame: Frame) -> dict[str, Folded]:

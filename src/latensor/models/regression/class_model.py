@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
-from latensor.estimation.model import Answer, Frame, Resumed
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.class_path import (
@@ -194,7 +194,7 @@ class ClassModel(TensorModel[ClassState]):
         )
         return Answer(state, n_iter=fitted.n_iter)
 
-    def resumed(self, frame: Frame, answer: Answer[ClassState]) -> Resumed:
+    def check_resuming(self, answer: Answer[ClassState]) -> None:
         raise InvalidInputError(
             "a classifier that fit has learned keeps no samples, and the likelihood of labels is "
             "no function of a few sums: start a new one and give all batches to partial_fit, which "

@@ -28,7 +28,6 @@ from latensor.models.regression.tensor_input import (
     ReadsTensors,
     host_rows,
     read_tensor_rows,
-    while_resumable,
 )
 
 
@@ -58,8 +57,6 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
             "certificate_",
         }
     )
-
-    partial_fit = while_resumable(LabelledEstimator.partial_fit)
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")

@@ -13,7 +13,7 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
-from latensor.estimation.model import Answer, Frame, Model, Resumed
+from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.design import (
@@ -283,7 +283,7 @@ class RegressionModel(TensorModel[RegressionState]):
         )
         return Answer(state, n_iter=fitted.n_iter)
 
-    def resumed(self, frame: Frame, answer: Answer[RegressionState]) -> Resumed:
+    def check_resuming(self, answer: Answer[RegressionState]) -> None:
         raise InvalidInputError(
             "this regression was fitted by fit to fewer samples than it keeps covariances for "
             f"({_MANY_ROWS} times the {self._size} entries of one): start a new one and give all "

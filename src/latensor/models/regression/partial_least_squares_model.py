@@ -11,7 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose
-from latensor.estimation.model import Answer, Frame, Resumed
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.model import TensorModel
@@ -199,7 +199,7 @@ class PLSModel(TensorModel[PLSState]):
             )
         return PLSState(tuple(patterns), outputs, rotations, inner, coef, x_mean, y_mean)
 
-    def resumed(self, frame: Frame, answer: Answer[PLSState]) -> Resumed:
+    def check_resuming(self, answer: Answer[PLSState]) -> None:
         raise InvalidInputError(
             "CPPLS fitted to samples in one array keeps their scores and no covariances: start a "
             "new one and give all batches to partial_fit, or to fit as one source"

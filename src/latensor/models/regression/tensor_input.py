@@ -6,16 +6,14 @@ import math
 import numbers
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.metaestimators import available_if
 
 from latensor.arrays import Array, is_array, library_name, read_numpy, to_host
 from latensor.engines import engine_of
 from latensor.estimation import host_dtype, read_samples, read_weights
-from latensor.estimation.base import UnusableAttributeError
 from latensor.estimation.row_input import numbered, on_host
 from latensor.estimation.sample_source import as_batches
 from latensor.estimation.target_input import TargetReader
@@ -145,16 +143,6 @@ def host_rows(estimator: Any, rows: Array) -> Any:
     return scipy.sparse.csr_array(rows)
 
 
-def _can_resume(estimator: Any) -> bool:
-    """Whether more samples can follow: not after a fit that keeps neither samples nor sums."""
-    stream = estimator.__dict__.get("_stream")
-    return stream is None or stream.answer is None
-
-
-# A method that is there as long as more samples can follow, as scikit-learn asks of one.
-while_resumable = available_if(_can_resume)
-
-
 class ReadsTensors:
     """Tensors and targets in memory, or batches (X, y) or (X, y, sample_weight), as a source.
 
@@ -178,26 +166,6 @@ class ReadsTensors:
         super()._check_parameters()  # type: ignore[misc]
         if self.shape is not None:
             read_shape(self.shape, None, type(self).__name__)
-
-    @while_resumable  # type: ignore[untyped-decorator]
-    def partial_fit(self, X: object, y: object = None, sample_weight: object = None) -> Self:
-        """Add samples; parameters are worked out when they are first asked for.
-
-        After a `fit` that has kept no sums to go on with, it is not there.
-
-        Parameters
-        ----------
-        X, y, sample_weight : as for `fit`
-        """
-        return super().partial_fit(X, y, sample_weight)  # type: ignore[misc, no-any-return]
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "partial_fit":
-            try:
-                self._resumed(self._stream)
-            except InvalidInputError as error:
-                raise UnusableAttributeError(str(error)) from error
-        return super().__getattr__(name)  # type: ignore[misc]
 
     def _accepted_targets(self) -> Callable[[Any], Any] | None:
         """What is made of targets (n, t) as they are read, or refuses them; None for any."""

@@ -15,7 +15,7 @@ from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.document_input import document_source
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
-from latensor.estimation.parameters import Callback, Choice, Interval, Range
+from latensor.estimation.parameters import ALGORITHM, Choice, Interval, Range
 from latensor.estimation.selection import with_halves
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.inference import TopicInference
@@ -29,7 +29,7 @@ class TopicEstimator(TopicInference, LatentEstimator):
 
     _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {
         "n_components": (Interval(numbers.Integral, 1), Choice(("auto",))),
-        "algorithm": (Choice(("auto",)), Callback()),
+        "algorithm": ALGORITHM,
         "refine": (Interval(numbers.Integral, 0), Choice(("auto",))),
         "topic_word_prior": (Interval(numbers.Real, 0, closed="neither"),),
         "n_jobs": (

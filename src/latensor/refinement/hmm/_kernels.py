@@ -16,7 +16,7 @@ from latensor.arrays._kernels import compiled
 
 # Two filters that agree to this relative precision in every state stay so close for good: the
 # filter never expands Hilbert's projective metric.
-_AGREEMENT = 1e-13
+AGREEMENT = 1e-13
 
 
 @compiled()
@@ -108,7 +108,7 @@ def carry(
         agree = total > 0.0 and old > 0.0
         for j in range(k):
             state[j] = predicted[j] / total if total > 0.0 else 1.0 / k
-            if agree and abs(state[j] - filtered[s, j, lane] / old) > _AGREEMENT * state[j]:
+            if agree and abs(state[j] - filtered[s, j, lane] / old) > AGREEMENT * state[j]:
                 agree = False
             filtered[s, j, lane] = predicted[j] if total > 0.0 else 1.0 / k
         scale[s, lane] = total

@@ -225,7 +225,11 @@ def _filter(
     n_threads: int,
     lanes: int,
 ) -> _Filtered:
-    """The forward pass in so many lanes, or in one for chains that remember long."""
+    """The forward pass in so many lanes, or in one for chains that remember long.
+
+    A range too short for the memory of the chain (the end of a batch, rows that are only seen) is
+    alone in one lane; where most rows are in such ranges, all are.
+    """
     from latensor.refinement.hmm import _kernels
     from latensor.refinement.hmm.segments import _kernels as side_by_side
 
@@ -244,12 +248,17 @@ def _filter(
         else:
             _kernels.forward(*given, parts[i][:, :, 0], scales[i][:, 0])
 
-    run_tasks(fill, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
-    if any(
-        count > 1 and _ahead(reach) >= span
-        for reach, (span, count) in zip(reaches, shapes, strict=True)
-    ):
+    tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
+    run_tasks(fill, tasks, n_threads)
+    short = [
+        (i, a, b) for i, a, b in tasks if shapes[i][1] > 1 and _ahead(reaches[i]) >= shapes[i][0]
+    ]
+    if 2 * sum(b - a for _, a, b in short) > sequences.n_rows:
         return _filter(likelihoods, sequences, startprob, transmat, n_threads, 1)
+    for i, a, b in short:
+        # Its lanes are shorter than what the chain remembers; those of most rows are not.
+        shapes[i], parts[i], scales[i] = (b - a, 1), np.empty((b - a, k, 1)), np.empty((b - a, 1))
+    run_tasks(fill, short, n_threads)
     reach = max(reaches, default=0)
     for i, (a, b) in enumerate(ranges[1:], 1):
         if not is_start[a]:

@@ -19,10 +19,8 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays._kernels import compiled
+from latensor.refinement.hmm._kernels import AGREEMENT
 
-# Two filters that agree to this relative precision in every state stay so close for good: the
-# filter never expands Hilbert's projective metric.
-_AGREEMENT = 1e-13
 # Whether lanes agree is looked at once in so many rows.
 _CHECK = 8
 
@@ -112,7 +110,7 @@ def forward(
                     old = 1.0 / scale[s, lane] if scale[s, lane] > 0.0 else 1.0
                     for j in range(k):
                         value = state[j, lane] * inverse[lane]
-                        if not abs(value - filtered[s, j, lane] * old) <= _AGREEMENT * value:
+                        if not abs(value - filtered[s, j, lane] * old) <= AGREEMENT * value:
                             agree = False
                 if agree:
                     reach = s
@@ -147,7 +145,7 @@ def same(one: Any, other: Any) -> bool:
     """Whether two vectors (k,), up to scale, agree to rounding in every entry."""
     first, second = one.sum(), other.sum()
     for i in range(one.size):
-        if not abs(one[i] * second - other[i] * first) <= _AGREEMENT * (other[i] * first):
+        if not abs(one[i] * second - other[i] * first) <= AGREEMENT * (other[i] * first):
             return False
     return True
 
