@@ -82,13 +82,16 @@ class CategoricalTreeModel(Model[TreeState]):
         For a resample `like` is the affinity of all sites, whose rates are taken.
         """
         tables = joined(pairs).finalize()
+        if like is not None and like.rates is not None:
+            # A tree is built again from determinants, an edge is judged by distances alone.
+            again = self.support == "bootstrap"
+            known = logdet_affinity(tables, self.n_states) if again else like
+            resampled: Affinity = like.rates.affinity(known, tables)
+            return resampled
         found = logdet_affinity(tables, self.n_states)
-        if like is not None:
-            rates = like.rates
-        elif self.n_states < self.n_symbols or self.topology == "snj":
-            rates = None
-        else:
-            rates = common_rates(tables, found)
+        if like is not None or self.n_states < self.n_symbols:
+            return found
+        rates = common_rates(tables, found)
         return found if rates is None else rates.affinity(found, tables)
 
     def survey(self, run: Run, streaming: bool) -> Frame:

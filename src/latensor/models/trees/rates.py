@@ -57,16 +57,21 @@ class CommonRates:
         step = np.einsum("me,me->m", self.scores, tables)
         distances, saturated, weights = np.zeros((n, n)), np.zeros((n, n), bool), np.zeros((n, n))
         found = np.clip(self.distances + step, _SHORTEST, self.largest)
+        cut = found >= self.largest
+        # Next to no weight: as little as a determinant in noise has.
+        little = np.exp(-2 * known.order * self.largest)
         for matrix, values in (
             (distances, found),
-            (saturated, found >= self.largest),
-            (weights, np.where(found >= self.largest, 0.0, self.information)),
+            (saturated, cut),
+            (weights, np.where(cut, little, 1.0) * self.information),
         ):
             matrix[i, j] = values
             matrix[j, i] = values
         return replace(
             known,
-            values=np.exp(-known.order * distances),
+            # Joining needs determinants as they are, negative ones too; they are zero where a leaf
+            # lacks a symbol.
+            values=np.where(known.values == 0, np.exp(-known.order * distances), known.values),
             distances=distances,
             saturated=saturated,
             weights=weights,
@@ -112,7 +117,8 @@ def _residual(affinity: Affinity) -> float:
     tree = replace(tree, length=fitted_lengths(tree, affinity))
     i, j = np.triu_indices(tree.n_observed, 1)
     gaps = (affinity.distances - tree.distances()[: tree.n_observed, : tree.n_observed])[i, j]
-    return float((affinity.weights[i, j] * gaps**2).sum() / np.sum(affinity.weights[i, j] > 0))
+    squares = affinity.weights[i, j] * gaps**2
+    return float(squares[~affinity.saturated[i, j]].mean())
 
 
 @dataclass(frozen=True, eq=False)
