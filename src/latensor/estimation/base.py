@@ -6,7 +6,7 @@ the frozen model of its settings (`_model`). All that touches data goes through 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -25,7 +25,7 @@ from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Learned, learn, streamed
 from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
-from latensor.estimation.parameters import Range, check_parameters
+from latensor.estimation.parameters import check_parameters, parameter_ranges
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Counted, Run, seed_of
 from latensor.estimation.selection import with_halves
@@ -70,9 +70,8 @@ def while_open(method: Method) -> Method:
 class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of every model.
 
-    A subclass stores its parameters in `__init__` and defines
+    A subclass lists its parameters (`latensor.estimation.parameters`) and defines
 
-    _parameters : the ranges of its parameters (`Choice`, `Interval`)
     _fitted_names : the names of its fitted attributes
     _model() : the frozen `Model` of its settings
     _attributes(answer, frame) : fitted attributes by name, components in their fixed order
@@ -80,7 +79,6 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     and where its units are not rows, `_source`.
     """
 
-    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {}
     _fitted_names: ClassVar[frozenset[str]] = frozenset()
     _takes_sparse: ClassVar[bool] = False
     _allows_missing: ClassVar[bool] = False
@@ -440,7 +438,7 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ inside
     def _check_parameters(self) -> None:
-        check_parameters(self, self._parameters)
+        check_parameters(self, parameter_ranges(type(self)))
 
     def _n_jobs(self) -> int | None:
         return getattr(self, "n_jobs", None)

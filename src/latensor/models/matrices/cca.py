@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -14,8 +14,6 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState, library_name, to_host
 from latensor.engines import engine_of
 from latensor.estimation import (
-    Choice,
-    Interval,
     describe_samples,
     host_dtype,
     project,
@@ -25,6 +23,7 @@ from latensor.estimation import (
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
+from latensor.estimation.parameters import AT_LEAST_ONE, Choice, Interval, parameter
 from latensor.estimation.row_input import numbered, on_host
 from latensor.estimation.sample_source import as_batches, is_matrix
 from latensor.exceptions import InvalidInputError
@@ -41,6 +40,7 @@ from latensor.sources.shards import Source
 _BOTH_VIEWS = ("x_weights", "y_weights", "x_loadings", "y_loadings")
 
 
+@dataclass(eq=False, repr=False)
 class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
     """Canonical correlation analysis of two views (monograph 2.5).
 
@@ -92,12 +92,12 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     array([0.99])
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
-        "ridge": (Interval(numbers.Real, 0, closed="left"),),
-        "n_directions": (Interval(numbers.Integral, 1), Choice((None,))),
-    }
-    _n_targets: int
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    ridge: float = parameter(0.0, Interval(numbers.Real, 0, closed="left"))
+    n_directions: int | None = parameter(None, AT_LEAST_ONE, Choice((None,)))
+    random_state: RandomState = None
+
     _takes_sparse = True
     _min_samples = 2
     _intervals_of = (
@@ -117,19 +117,6 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             "certificate_",
         }
     )
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        ridge: float = 0.0,
-        n_directions: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.ridge = ridge
-        self.n_directions = n_directions
-        self.random_state = random_state
 
     def _model(self) -> CCAModel:
         return CCAModel(
@@ -191,7 +178,7 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             raise InvalidInputError(
                 f"y has {second.shape[1]} features, but CCA is expecting {self._n_targets}"
             )
-        self._n_targets = second.shape[1]
+        self._n_targets: int = second.shape[1]
         return x, second, read_weights(sample_weight, x)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:

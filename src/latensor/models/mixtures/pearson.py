@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import RandomState, is_array, read_numpy
+from latensor.arrays import is_array, read_numpy
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
 from latensor.estimation.model import Answer, Frame, Search, Start
-from latensor.estimation.parameters import Choice
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    Choice,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Run
 from latensor.estimation.sample_source import as_batches, is_weighted_matrix
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_base import (
-    EM_PARAMETERS,
     GaussianMixtureModel,
     MomentMixture,
 )
@@ -211,7 +216,8 @@ class PearsonModel(GaussianMixtureModel):
         return {}
 
 
-class PearsonMixture(MomentMixture):
+@dataclass(eq=False, repr=False)
+class PearsonMixture(RefinementParameters, MomentMixture):
     """Two Gaussians on a line, as Pearson took his crabs apart in 1894 (monograph 1.1).
 
     The first five moments leave a polynomial of degree nine, each of whose admissible roots is a
@@ -256,27 +262,13 @@ class PearsonMixture(MomentMixture):
     2
     """
 
-    _covariance_type = SPHERICAL
-    _parameters = {"n_components": (Choice((2,)),), **EM_PARAMETERS}  # noqa: RUF012
+    n_components: int = parameter(2, Choice((2,)))
+    _: KW_ONLY
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+    tol: float = parameter(1e-9, AT_LEAST_ZERO)
+    max_iter: int = parameter(1000, AT_LEAST_ONE)
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        refine: int | str = "auto",
-        tol: float = 1e-9,
-        reg_covar: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _covariance_type = SPHERICAL
 
     def _model(self) -> PearsonModel:
         single = np.dtype(self._dtype) == np.float32

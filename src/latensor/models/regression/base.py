@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation import Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    FLAG,
+    POSITIVE,
+    Choice,
+    parameter,
+)
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.fit import Rank
 from latensor.models.regression.tucker_weights import TuckerWeights
@@ -18,13 +26,18 @@ from latensor.models.regression.weights import CPWeights
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 
-PARAMETERS = {
-    "alpha": (Choice(("auto",)), Interval(numbers.Real, 0)),
-    "fit_intercept": (Choice((True, False)),),
-    "max_rank": (Interval(numbers.Integral, 1),),
-    "max_iter": (Interval(numbers.Integral, 1),),
-    "tol": (Interval(numbers.Real, 0, closed="neither"),),
-}
+
+@dataclass(eq=False, repr=False)
+class TensorParameters:
+    """What regressors and classifiers on tensors can be told, but for their rank."""
+
+    _: KW_ONLY
+    alpha: float | str = parameter("auto", Choice(("auto",)), AT_LEAST_ZERO)
+    fit_intercept: bool = parameter(True, FLAG)
+    shape: Any = None
+    max_rank: int = parameter(8, AT_LEAST_ONE)
+    max_iter: int = parameter(100, AT_LEAST_ONE)
+    tol: float = parameter(1e-6, POSITIVE)
 
 
 def cp_rank(rank: object, dims: Sequence[int], n_outputs: int, owner: str) -> int:
@@ -63,66 +76,30 @@ def tucker_ranks(ranks: object, dims: Sequence[int], owner: str) -> tuple[int, .
     return tuple(int(r) for r in given)
 
 
-class CPRank:
+@dataclass(eq=False, repr=False)
+class CPRank(TensorParameters):
     """The parameters of models with CP weights."""
 
-    _dims: tuple[int, ...]
+    rank: int | str = parameter(1, AT_LEAST_ONE, Choice(("auto",)))
 
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+    def _ranks(self, dims: Sequence[int], n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         """The rank, or None and what cross-validation tries."""
         if self.rank == "auto":
-            return None, cp_candidates(int(self.max_rank), self._dims, n_outputs)
-        return cp_rank(self.rank, self._dims, n_outputs, type(self).__name__), ()
+            return None, cp_candidates(int(self.max_rank), dims, n_outputs)
+        return cp_rank(self.rank, dims, n_outputs, type(self).__name__), ()
 
 
-class TuckerRanks:
+@dataclass(eq=False, repr=False)
+class TuckerRanks(TensorParameters):
     """The parameters of models with Tucker weights."""
 
-    _dims: tuple[int, ...]
+    ranks: Any = 1
 
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.ranks = ranks
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
-
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+    def _ranks(self, dims: Sequence[int], n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         """The ranks, or None and what cross-validation tries."""
         if isinstance(self.ranks, str) and self.ranks == "auto":
-            return None, tucker_candidates(int(self.max_rank), self._dims)
-        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
+            return None, tucker_candidates(int(self.max_rank), dims)
+        return tucker_ranks(self.ranks, dims, type(self).__name__), ()
 
 
 def cp_candidates(max_rank: int, dims: Sequence[int], n_outputs: int) -> tuple[Rank, ...]:

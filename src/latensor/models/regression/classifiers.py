@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
-from latensor.estimation import Choice, Interval
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.label_input import LabelledEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.models.regression.base import (
-    PARAMETERS,
     CPRank,
+    TensorParameters,
     TuckerRanks,
     dense_weights,
     fitted_tensor,
@@ -31,14 +31,9 @@ from latensor.models.regression.tensor_input import (
 )
 
 
-class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
+class TensorClassifier(TensorParameters, LabelledEstimator, ReadsTensors, LatentEstimator):
     """Base of the classifiers: logits <X, W> + b with W of low rank."""
 
-    alpha: float | str
-    fit_intercept: bool
-    max_rank: int
-    max_iter: int
-    tol: float
     # Nothing is drawn at random: two fits are the same to the last bit.
     random_state: ClassVar[int] = 0
     _plain_model = "LogisticRegression"
@@ -58,14 +53,14 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
         }
     )
 
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+    def _ranks(self, dims: Sequence[int], n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
 
     def _model(self) -> ClassModel:
         settings = ClassSettings(
             self.alpha, bool(self.fit_intercept), int(self.max_iter), float(self.tol)
         )
-        rank, candidates = self._ranks(self._n_outputs())
+        rank, candidates = self._ranks(self._dims, self._n_outputs())
         return ClassModel(self._dims, self._n_outputs(), settings, rank, candidates)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
@@ -96,6 +91,7 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
         return rows, np.asarray(host_rows(self, rows) @ weights) + self.intercept_
 
 
+@dataclass(eq=False, repr=False)
 class CPClassifier(CPRank, TensorClassifier):
     """Tell classes of tensors apart by weights that are a sum of a few outer products.
 
@@ -137,35 +133,8 @@ class CPClassifier(CPRank, TensorClassifier):
     True
     """
 
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
-    }
 
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            rank,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.classes = classes
-
-
+@dataclass(eq=False, repr=False)
 class TuckerClassifier(TuckerRanks, TensorClassifier):
     """Tell classes of tensors apart by weights that are a small core with a factor per mode.
 
@@ -190,28 +159,3 @@ class TuckerClassifier(TuckerRanks, TensorClassifier):
     >>> bool(model.score(X, y) > 0.9)
     True
     """
-
-    _parameters = PARAMETERS
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            ranks,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.classes = classes

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,14 +12,14 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, is_array, to_host
-from latensor.estimation import Choice, Interval
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.model import Answer, Frame
+from latensor.estimation.parameters import Choice, parameter
 from latensor.estimation.samples import in_library_of
 from latensor.models.regression.base import (
-    PARAMETERS,
     CPRank,
+    TensorParameters,
     TuckerRanks,
     dense_weights,
     fitted_tensor,
@@ -28,15 +29,12 @@ from latensor.models.regression.model import RegressionModel, RegressionState
 from latensor.models.regression.tensor_input import ReadsTensors, read_tensor_rows
 
 
-class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class TensorRegressor(TensorParameters, RegressorMixin, ReadsTensors, LatentEstimator):  # type: ignore[misc]
     """Base of the regressors: y = <X, W> + b with W of low rank."""
 
-    alpha: float | str
-    penalty: str
-    fit_intercept: bool
-    max_rank: int
-    max_iter: int
-    tol: float
+    _: KW_ONLY
+    penalty: str = parameter("auto", Choice(("weights", "factors", "auto")))
     # Nothing is drawn at random: two fits are the same to the last bit.
     random_state: ClassVar[int] = 0
     _kind: ClassVar[str]
@@ -44,7 +42,7 @@ class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: i
     _min_samples = 2
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
 
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+    def _ranks(self, dims: Sequence[int], n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
 
     def _model(self) -> RegressionModel:
@@ -56,7 +54,7 @@ class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: i
             int(self.max_iter),
             float(self.tol),
         )
-        rank, candidates = self._ranks(self._n_targets)
+        rank, candidates = self._ranks(self._dims, self._n_targets)
         return RegressionModel(self._dims, self._n_targets, settings, rank, candidates)
 
     # ------------------------------------------------------------------ what was found
@@ -120,6 +118,7 @@ class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: i
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class CPRegressor(CPRank, TensorRegressor):
     """Predict numbers from tensors, by weights that are a sum of a few outer products.
 
@@ -178,36 +177,9 @@ class CPRegressor(CPRank, TensorRegressor):
     """
 
     _kind = "cp"
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
-        "penalty": (Choice(("weights", "factors", "auto")),),
-    }
-
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        penalty: str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            rank,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.penalty = penalty
 
 
+@dataclass(eq=False, repr=False)
 class TuckerRegressor(TuckerRanks, TensorRegressor):
     """Predict numbers from tensors, by weights that are a small core with a factor per mode.
 
@@ -241,30 +213,3 @@ class TuckerRegressor(TuckerRanks, TensorRegressor):
     """
 
     _kind = "tucker"
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "penalty": (Choice(("weights", "factors", "auto")),),
-    }
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        penalty: str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            ranks,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.penalty = penalty
