@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation import in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
@@ -50,9 +50,8 @@ class PCACertificate(Findings):
         noun = "direction" if self.n_components == 1 else "directions"
         return f"{self.n_components} principal {noun}, {100 * self.explained:.4g} % of the variance"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
+    @finding("Subspace")
+    def _subspace(self) -> Said:
         text = (
             f"the next direction has {self.gap:.2g} of the largest variance less than the last "
             f"kept: sampling turns that one by about {np.degrees(self.angle):.2g} degrees."
@@ -60,12 +59,14 @@ class PCACertificate(Findings):
         level = level_of(self.angle)
         if level == BAD:
             text += " Where the cut falls is chance: keep more directions, or fewer."
-        found = [Statement("Subspace", level, text)]
-        if self.error > 0:
-            level = GOOD if self.error < self.gap else CAUTION
-            text = f"a stream has dropped at most {self.error:.2g} of the largest variance."
-            found.append(Statement("Dropped", level, text))
-        return tuple(found)
+        return level, text
+
+    @finding("Dropped")
+    def _dropped(self) -> Said | None:
+        if not self.error > 0:
+            return None
+        level = GOOD if self.error < self.gap else CAUTION
+        return level, f"a stream has dropped at most {self.error:.2g} of the largest variance."
 
 
 @dataclass(eq=False, repr=False)

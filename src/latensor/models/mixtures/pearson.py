@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import is_array, read_numpy
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.parameters import (
     AT_LEAST_ONE,
@@ -74,44 +74,37 @@ class PearsonCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"two Gaussians on a line, by {self.method}"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(_roots(self), _separation(self), _shape(self))
-
-
-def _roots(found: PearsonCertificate) -> Statement:
-    if found.n_roots == 0:
-        return Statement(
-            "Moments",
-            CAUTION,
-            "no two Gaussians have the first five moments of these samples: the parameters come "
-            "from likelihood. The samples are few, or no such mixture.",
+    @finding("Moments")
+    def _roots(self) -> Said:
+        if self.n_roots == 0:
+            return CAUTION, (
+                "no two Gaussians have the first five moments of these samples: the parameters "
+                "come from likelihood. The samples are few, or no such mixture."
+            )
+        many = "one mixture meets" if self.n_roots == 1 else f"{self.n_roots} mixtures meet"
+        text = (
+            f"{many} the first five moments; the sixth is {self.sixth_error:.2g} standard errors "
+            "from the best."
         )
-    many = "one mixture meets" if found.n_roots == 1 else f"{found.n_roots} mixtures meet"
-    text = (
-        f"{many} the first five moments; the sixth is {found.sixth_error:.2g} standard errors "
-        "from the best."
-    )
-    if found.sixth_error < 4:
-        return Statement("Moments", GOOD, text)
-    return Statement("Moments", CAUTION, text + " The samples may not be two Gaussians.")
+        if self.sixth_error < 4:
+            return GOOD, text
+        return CAUTION, text + " The samples may not be two Gaussians."
 
+    @finding("Separation")
+    def _separation(self) -> Said:
+        text = f"the means are {self.separation:.3g} standard deviations apart."
+        if self.separation >= 1:
+            return GOOD, text
+        if self.separation >= 0.3:
+            return CAUTION, text + " Their fractions are uncertain."
+        return BAD, text + " The two may be one of heavier tails."
 
-def _separation(found: PearsonCertificate) -> Statement:
-    text = f"the means are {found.separation:.3g} standard deviations apart."
-    if found.separation >= 1:
-        return Statement("Separation", GOOD, text)
-    if found.separation >= 0.3:
-        return Statement("Separation", CAUTION, text + " Their fractions are uncertain.")
-    return Statement("Separation", BAD, text + " The two may be one of heavier tails.")
-
-
-def _shape(found: PearsonCertificate) -> Statement:
-    text = f"one Gaussian has a p-value of {found.gaussian_p_value:.2g} by skewness and kurtosis"
-    if found.gaussian_p_value < 1e-3:
-        return Statement("Shape", GOOD, f"{text}: the samples are not one.")
-    return Statement("Shape", CAUTION, f"{text}: nothing in these samples asks for two.")
+    @finding("Shape")
+    def _shape(self) -> Said:
+        text = f"one Gaussian has a p-value of {self.gaussian_p_value:.2g} by skewness and kurtosis"
+        if self.gaussian_p_value < 1e-3:
+            return GOOD, f"{text}: the samples are not one."
+        return CAUTION, f"{text}: nothing in these samples asks for two."
 
 
 @dataclass(frozen=True)

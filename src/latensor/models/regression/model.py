@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.design import unconverged
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
@@ -64,20 +65,18 @@ class RegressionCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"weights with {self.n_free:.4g} degrees of freedom from {self.n_samples:g} samples"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
+    @finding("Prediction")
+    def _prediction(self) -> Said:
         r2, held = self.r2, self.r2_cross_validated
         level = BAD if not held > 0 else CAUTION if r2 - held > 0.5 * (1 - r2) + 0.1 else GOOD
         text = f"R2 is {r2:.3g} on these samples and about {held:.3g} on new ones."
         if level != GOOD:
             text += " Lower the rank, raise alpha, or give more samples."
-        found = [Statement("Prediction", level, text)]
-        if not self.converged:
-            found.append(
-                Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
-            )
-        return tuple(found)
+        return level, text
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
 
 @dataclass(frozen=True, eq=False)
