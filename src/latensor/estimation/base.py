@@ -117,6 +117,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         """What is made of rows as they are read, or refuses them; None for any numbers."""
         return None
 
+    def _accepted_targets(self) -> Callable[[Any], Any] | None:
+        """What is made of targets (n, t) as they are read, or refuses them; None for any."""
+        return None
+
     def _divided(self, source: Source, n_groups: int) -> Source:
         """The units that a bootstrap draws from, where those of the source are too few."""
         return source

@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from latensor.arrays import is_array, is_numpy, to_host
 from latensor.arrays.masked import unmasked
 from latensor.engines import LocalEngine, engine_of
-from latensor.estimation.row_input import check_unmatched
+from latensor.estimation.sample_source import check_unmatched
 from latensor.estimation.samples import read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Kind

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -80,9 +79,6 @@ class TwoLayerEstimator(RefinementParameters, LatentEstimator):
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return target_source(self, X, y, sample_weight, reset=reset)
-
-    def _accepted_targets(self) -> Callable[[Any], Any] | None:
-        return None
 
     def _n_outputs(self) -> int:
         return int(self._n_targets)
