@@ -20,8 +20,9 @@ from latensor.models.regression.class_path import (
     fit_rows,
     select_class_rank,
 )
-from latensor.models.regression.fit import Rank, RankScore
+from latensor.models.regression.fit import RankScore
 from latensor.models.regression.model import TensorModel, WeightState
+from latensor.models.regression.starts import Rank
 from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CrossCovarianceSums

@@ -22,7 +22,15 @@ from latensor.models.regression.design import (
     regression_of_moments,
     regression_of_rows,
 )
-from latensor.models.regression.fit import Rank, RankScore, Settings, select_rank
+from latensor.models.regression.fit import (
+    FOLD_SEED,
+    N_FOLDS,
+    RankScore,
+    Settings,
+    fold_of,
+    select_rank,
+)
+from latensor.models.regression.starts import Rank
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch, Kind
@@ -36,8 +44,6 @@ from latensor.value_files import storable
 _MANY_ROWS = 1.5
 # Up to here, entries and targets together, covariances are kept (0.5 GB).
 MAX_COVARIANCE = 8192
-N_FOLDS = 5
-_FOLD_SEED = 0
 
 
 @storable
@@ -201,7 +207,7 @@ class RegressionModel(TensorModel[RegressionState]):
 
     def _row_folds(self, units: Batch) -> list[tuple[Regression, Callable[[Array], float]]]:
         self._check_folds(len(units))
-        place = np.random.default_rng(_FOLD_SEED).permutation(len(units)) % N_FOLDS
+        place = fold_of(len(units))
         folds: list[tuple[Regression, Callable[[Array], float]]] = []
         for k in range(N_FOLDS):
             kept = self._of_rows(units.take(np.flatnonzero(place != k)))
@@ -218,7 +224,7 @@ class RegressionModel(TensorModel[RegressionState]):
     def moments(self, frame: Frame) -> dict[str, Folded]:
         empty = CrossCovarianceSums(frame["x"], frame["y"])
         if self.rank is None:
-            return {"folds": Grouped.of(empty, N_FOLDS, _FOLD_SEED)}
+            return {"folds": Grouped.of(empty, N_FOLDS, FOLD_SEED)}
         return {"covariances": empty}
 
     def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[RegressionState]:
