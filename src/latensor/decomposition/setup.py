@@ -31,6 +31,8 @@ from latensor.tensors.interoperability import from_pyttb
 # Entries up to which a pass over all of them costs next to nothing: residuals of results are
 # computed one by one, and starts compared.
 CHEAP_ENTRIES = 1 << 17
+# Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
+ONE_THREAD = 1 << 21
 
 
 def warn_of_zero(size: float) -> None:

@@ -17,15 +17,12 @@ from latensor.decomposition.result import Status
 from latensor.decomposition.robust.entries import Entries
 from latensor.decomposition.robust.low_rank import Fit, parameters
 from latensor.decomposition.robust.search import fit_any, fit_given
-from latensor.decomposition.setup import as_tensor, warn_of_zero
+from latensor.decomposition.setup import ONE_THREAD, as_tensor, warn_of_zero
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
-
-# Entries up to which everything runs on one BLAS thread.
-_ONE_THREAD = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,7 @@ def robust_pca(
     exponent = int(np.frexp(largest)[1])
     values = np.ldexp(host.astype(np.float64), -exponent)
     entries = Entries(values, observed, machine_epsilon(data.reference) > 1e-10)
-    with one_blas_thread(host.size <= _ONE_THREAD):
+    with one_blas_thread(host.size <= ONE_THREAD):
         found = fit_any(entries) if ranks is None else fit_given(entries, ranks)
     if found.status is not Status.CONVERGED:
         warn_caller(f"robust_pca: {found.status}", ConvergenceWarning)

@@ -27,7 +27,7 @@ from latensor.estimation.parameters import (
 from latensor.estimation.row_input import row_source
 from latensor.exceptions import InvalidInputError
 from latensor.models.graphs.certificate import CommunityCertificate
-from latensor.models.graphs.model import BlockModel, GraphState
+from latensor.models.graphs.model import LEAST, BlockModel, GraphState
 from latensor.models.graphs.spectral import normalized_rows
 from latensor.models.graphs.sums import explained
 from latensor.moments.batch import Batch, Kind
@@ -38,7 +38,6 @@ from latensor.whole_files import PathLike
 
 # Steps towards the memberships of nodes with given edges.
 _STEPS = 30
-_LEAST = 1e-10
 
 
 @dataclass(eq=False, repr=False)
@@ -166,9 +165,9 @@ class MixedMembershipBlockModel(RefinementParameters, ClusterMixin, LatentEstima
             kept = np.maximum(counts - np.maximum(1 - alpha, 0.0), 0.0)
             few = ~(kept.sum(axis=1) > 0)
             kept[few] = counts[few]
-            own = np.maximum(normalized_rows(kept / np.maximum(expected, _LEAST)), _LEAST)
+            own = np.maximum(normalized_rows(kept / np.maximum(expected, LEAST)), LEAST)
         none = np.diff(rows.indptr) == 0
-        own[none] = np.maximum(alpha, _LEAST) / np.maximum(alpha, _LEAST).sum()
+        own[none] = np.maximum(alpha, LEAST) / np.maximum(alpha, LEAST).sum()
         return normalized_rows(own)
 
     def predict(self, X: object) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
 from latensor.estimation.base import LatentEstimator, while_open
-from latensor.estimation.model import Answer, Effort, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import ParameterInterval
 from latensor.estimation.parameters import (
     ALGORITHM,
@@ -58,7 +58,7 @@ class Letters:
 class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentEstimator):
     """Base of the hidden Markov models as users meet them.
 
-    A subclass stores its parameters in `__init__`, and gives `_model`, `_letters` (the attribute
+    A subclass lists its parameters, and gives `_model`, `_letters` (the attribute
     of every letter of `init_params`), `_read_rows`, `_reader`, and what inference needs.
     """
 
@@ -243,9 +243,6 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
         if not self.verbose:
             return None
         return lambda name, number: print(f"{type(self).__name__}: pass {number} ({name})")
-
-    def _effort(self) -> Effort:
-        return Effort(self.refine, self.max_iter, self.tol)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         model: ChainModel = self._model()  # type: ignore[assignment]

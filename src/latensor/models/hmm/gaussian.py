@@ -36,8 +36,6 @@ from latensor.sources.rows import RowReader
 
 # Cells per state, and their number where the states are still to be counted.
 _CELLS_PER_STATE, _CELLS = 4, 32
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -91,7 +89,7 @@ class PointModel(ChainModel):
         return {"code": cells, "family": family}
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.row_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.row_limit, self.n_features)
 
     def design(self, frame: Frame) -> GaussianFamily:
         family: GaussianFamily = frame["family"]

@@ -42,8 +42,6 @@ from latensor.refinement.mixture_starts import Coordinates
 _NARROWEST = 1e-100
 # Passes after which a read-off that fits needs no other start beside it.
 _PASSES_TO_JUDGE = 20
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -209,7 +207,7 @@ class GaussianMixtureModel(Model[MixtureState]):
         return family
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.sample_limit, self.n_features)
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
         return self._searched(frame, search_, few=True)
