@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
-from latensor.engines import LocalEngine
+from latensor.engines import Engine, LocalEngine
 from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
 from latensor.estimation.collection_inference import answer_collections
 from latensor.estimation.convergence import warn_unconverged
@@ -447,8 +447,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     def _n_jobs(self) -> int | None:
         return getattr(self, "n_jobs", None)
 
-    def _engine(self, source: Source) -> Any:
-        return source.engine or LocalEngine(self._n_jobs())
+    def _engine(self, source: Source) -> Engine:
+        found: Engine = source.engine or LocalEngine(self._n_jobs())
+        return found
 
     def _read_new(self, X: object) -> tuple[Array, Any]:
         """Samples for a fitted model: as the caller gave them, and on the host."""
