@@ -34,15 +34,15 @@ _LEAST_SQUARES = {
 
 def with_cp_gradient(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """`decompose`, for tensors that are being followed too."""
-    return _followed(function, _cp_arrays, _cp_rule, _cp_result)
+    return _with_gradient(function, _cp_arrays, _cp_rule, _cp_result)
 
 
 def with_tucker_gradient(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """`tucker`, for tensors that are being followed too."""
-    return _followed(function, _tucker_arrays, _tucker_rule, _tucker_result)
+    return _with_gradient(function, _tucker_arrays, _tucker_rule, _tucker_result)
 
 
-def _followed(
+def _with_gradient(
     function: Callable[Parameters, Result], *parts: Callable[..., Any]
 ) -> Callable[Parameters, Result]:
     @functools.wraps(function)
