@@ -20,7 +20,7 @@ from latensor.report.markup import Markup, element, shorten
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_page import installed_versions, page_of
-from latensor.report.wording import MARKS, TRUST, number
+from latensor.report.wording import MARKS, TRUST, class_in_words, number
 from latensor.report.writing import write_report
 from latensor.whole_files import whole_text
 
@@ -66,7 +66,7 @@ def model_report(
     model : a fitted estimator of latensor, or a decomposition
     *data : what `fit` was given, for the picture
     names : what the features are called; by default what the model knows
-    title : str, of the page; by default the name of the model
+    title : str, of the page; by default the name of the model in words
     reproduction : how to get the same again; by default the settings and versions
 
     Returns
@@ -74,7 +74,7 @@ def model_report(
     str, the HTML
     """
     _check_fitted(model)
-    called = type(model).__name__
+    called = class_in_words(type(model).__name__)
     heading = shorten(title or called, 120)
     known = None if names is None else [str(name) for name in names]
     sections = [
@@ -115,7 +115,8 @@ def write_model_report(
                 "report(path, X)"
             )
         documents = model._read_batches(data[0])
-        return write_report(page_of(model, documents, title=title or type(model).__name__), path)
+        heading = title or class_in_words(type(model).__name__)
+        return write_report(page_of(model, documents, title=heading), path)
     page = model_report(model, *data, names=names, title=title, reproduction=reproduction)
     with whole_text(path) as stream:
         stream.write(page)
