@@ -20,7 +20,7 @@ from latensor.report.markup import Markup, element, shorten
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_page import installed_versions, page_of
-from latensor.report.wording import MARKS, TRUST, class_in_words, number
+from latensor.report.wording import MARKS, TRUST, class_in_words, number, sentence
 from latensor.report.writing import write_report
 from latensor.whole_files import whole_text
 
@@ -74,7 +74,7 @@ def model_report(
     str, the HTML
     """
     _check_fitted(model)
-    called = class_in_words(type(model).__name__)
+    called = _called(model)
     heading = shorten(title or called, 120)
     known = None if names is None else [str(name) for name in names]
     sections = [
@@ -115,12 +115,17 @@ def write_model_report(
                 "report(path, X)"
             )
         documents = model._read_batches(data[0])
-        heading = title or class_in_words(type(model).__name__)
+        heading = title or _called(model)
         return write_report(page_of(model, documents, title=heading), path)
     page = model_report(model, *data, names=names, title=title, reproduction=reproduction)
     with whole_text(path) as stream:
         stream.write(page)
     return Path(path)
+
+
+def _called(model: Any) -> str:
+    name = class_in_words(type(model).__name__)
+    return "CP Decomposition" if name == "Decomposition" else name
 
 
 def _check_fitted(model: Any) -> None:
@@ -207,8 +212,14 @@ def _text_table(found: Rows) -> str:
 
 
 # ---------------------------------------------------------------------- the parts of the page
+def _with_code(text: str) -> list[Markup | str]:
+    """Text whose `names` stand between backticks."""
+    return [element("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
+
+
 def _overview(model: Any, heading: str) -> Markup:
     certificate = _certificate(model)
+    called = _called(model)
     figures = [
         element("div", element("dt", name), element("dd", value))
         for name, value in _figures(model).items()
@@ -230,9 +241,9 @@ def _overview(model: Any, heading: str) -> Markup:
         "section",
         element(
             "div",
-            element("p", f"Report: {type(model).__name__}", class_="kicker"),
+            element("p", "Report" if heading == called else f"Report: {called}", class_="kicker"),
             element("h1", element("bdi", heading)),
-            element("p", _ending(model), class_="lead"),
+            element("p", _with_code(" ".join(_ending(model))), class_="lead"),
             element("dl", figures, class_="figures") if figures else None,
             verdict,
             class_="opening",
@@ -336,7 +347,9 @@ def _trust(model: Any) -> Markup | None:
             "li",
             element("span", MARKS[s.level], class_="mark", aria_hidden="true"),
             element("span", TRUST[s.level].capitalize() + ": ", class_="unseen"),
-            element("div", element("p", element("strong", s.topic)), element("p", s.text)),
+            element(
+                "div", element("p", element("strong", s.topic)), element("p", sentence(s.text))
+            ),
             class_=s.level,
         )
         for s in certificate.statements

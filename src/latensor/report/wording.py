@@ -34,6 +34,11 @@ def class_in_words(name: str) -> str:
     return " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
 
 
+def sentence(text: str) -> str:
+    """`text` with a capital letter at its beginning and a full stop."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
+
+
 def percent(fraction: float) -> str:
     """A fraction with the digits that it deserves: 12%, 3.4%, 0.05%."""
     value = 100.0 * fraction
