@@ -34,6 +34,7 @@ from latensor.models.trees.certificate import TreeCertificate
 from latensor.models.trees.family import TreeState, evaluate
 from latensor.models.trees.gaussian import GaussianTreeState, conditional_means, log_densities
 from latensor.models.trees.model import CategoricalTreeModel, GaussianTreeModel
+from latensor.models.trees.rates import distances_used
 from latensor.models.trees.read_off import node_marginals
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.newick import format_newick
@@ -394,7 +395,7 @@ class LatentTree(
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
         moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
-        method = how.get(self.topology, "given") + moves
+        method = how.get(self.topology, "given") + distances_used(affinity) + moves
         if self.collapse is not None:
             method += f", inner edges collapsed at level {self.collapse:g}"
         method += ", refined by EM" if refined else ""
