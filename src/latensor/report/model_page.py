@@ -16,7 +16,7 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.report.description import Level, Reproduction
 from latensor.report.frame import html_page
-from latensor.report.markup import Markup, element, shorten
+from latensor.report.markup import Markup, element, scrolling, section, shorten, table_head
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_page import installed_versions, page_of
@@ -275,14 +275,14 @@ def _figures(model: Any) -> dict[str, str]:
 def _found(rows: Rows) -> Markup:
     head, body = rows
     more = len(body) - _ROWS
-    return element(
-        "section",
-        element("h2", "What was found", id="found-heading"),
-        element(
-            "div",
+    return section(
+        "found",
+        "What was found",
+        scrolling(
+            "What was found",
             element(
                 "table",
-                element("thead", element("tr", [element("th", h, scope="col") for h in head])),
+                table_head(head),
                 element(
                     "tbody",
                     [
@@ -295,14 +295,8 @@ def _found(rows: Rows) -> Markup:
                     ],
                 ),
             ),
-            class_="scroll",
-            tabindex="0",
-            role="region",
-            aria_label="What was found",
         ),
         element("p", f"and {more} more", class_="quiet") if more > 0 else None,
-        id="found",
-        aria_labelledby="found-heading",
     )
 
 
@@ -321,9 +315,9 @@ def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
     stream = io.BytesIO()
     import_module("latensor.plots.figures").draw(figure, stream, dpi=144)
     encoded = base64.b64encode(stream.getvalue()).decode()
-    return element(
-        "section",
-        element("h2", "Picture", id="picture-heading"),
+    return section(
+        "picture",
+        "Picture",
         element(
             "figure",
             element(
@@ -333,8 +327,6 @@ def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
                 class_="drawn",
             ),
         ),
-        id="picture",
-        aria_labelledby="picture-heading",
     )
 
 
@@ -354,13 +346,11 @@ def _trust(model: Any) -> Markup | None:
         )
         for s in certificate.statements
     ]
-    return element(
-        "section",
-        element("h2", "How far to trust it", id="certificate-heading"),
+    return section(
+        "certificate",
+        "How far to trust it",
         element("ul", items, class_="statements"),
         element("p", f"Verdict: {certificate.verdict}.{certificate.closing}", class_="explanation"),
-        id="certificate",
-        aria_labelledby="certificate-heading",
     )
 
 
@@ -368,12 +358,10 @@ def _choice(model: Any) -> Markup | None:
     selection = _selection(model)
     if selection is None:
         return None
-    return element(
-        "section",
-        element("h2", "How many", id="choice-heading"),
+    return section(
+        "choice",
+        "How many",
         element("pre", str(selection), tabindex="0", role="region", aria_label="How many"),
-        id="choice",
-        aria_labelledby="choice-heading",
     )
 
 
