@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -66,6 +66,7 @@ class ChainModel(Model[HiddenChain]):
     row_limit : int, rows of the sample on which EM runs
     updates : letters of the parameters that EM changes
     given : starting values by letter, in the units of the data
+    n_rounds : int, rounds of trials of starts at most
     """
 
     n_components: int | str
@@ -74,6 +75,7 @@ class ChainModel(Model[HiddenChain]):
     row_limit: int
     updates: str
     given: Mapping[str, Array]
+    n_rounds: int = field(default=5, kw_only=True)
     kind: ClassVar[Kind] = Kind.SEQUENCES
     letters: ClassVar[str] = "st"
     # Rows: as many as EM needs to see its slowest direction (two overlapping states).
@@ -128,7 +130,9 @@ class ChainModel(Model[HiddenChain]):
             return None
         sequences = run.fold("number of states", Sample(UNITS, run.seed)).in_order()
         units = _divided(sequences)
-        found = select_by_halves(run, self, effort, units=units, where="sequences")
+        # Many numbers are compared, and divisions repeated: one round of trials is enough for each.
+        one_round = replace(self, n_rounds=1)
+        found = select_by_halves(run, one_round, effort, units=units, where="sequences")
         if found.n_components == 1:
             return found
         ahead, alone = self._order_test(run, effort, units, found.n_components)
@@ -312,6 +316,7 @@ class ChainModel(Model[HiddenChain]):
                 search,
                 units,
                 lambda chain: self.softened(frame, chain),
+                self.n_rounds,
             )
         else:
             chosen = likeliest(starts, search, units)

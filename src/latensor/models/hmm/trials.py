@@ -18,8 +18,6 @@ from latensor.refinement.hmm import HiddenChain
 # Passes of the trial of all starts, and of that of the finalists; and how many these are.
 _FIRST, _SECOND = 12, 30
 _FINALISTS = 2
-# Rounds of such trials at most.
-_ROUNDS = 5
 # A start is judged by where it will be, at its pace over so many passes, after so many times as
 # many.
 _LATELY, _AHEAD = 3, 2.0
@@ -104,6 +102,7 @@ def compete(
     search: Search[HiddenChain],
     units: Batch,
     soften: Callable[[HiddenChain], HiddenChain],
+    n_rounds: int,
 ) -> Chosen:
     """The start that EM leads highest on a part of the rows, in rounds until nothing is in doubt.
 
@@ -120,6 +119,7 @@ def compete(
     search : the sample that the fit goes on with, and its family
     units : the different sequences of the sample
     soften : makes a start one that EM can work on, without zeros that are not meant
+    n_rounds : int, at most
     """
     limit = trial_rows(starts[0].chain)
     part = subset(units, limit)
@@ -131,14 +131,16 @@ def compete(
 
     finalists: list[Start] = []
     found: dict[str, Reached[HiddenChain]] = {}
-    for number in range(_ROUNDS):
+    for number in range(n_rounds):
         tried = others(number) if number else starts
         first = {start.name: run(soften(start.chain), few, _FIRST) for start in tried}
         for start in best_of(tried, first, _FINALISTS):
             found[start.name] = run(first[start.name].state, more, _SECOND)
             finalists.append(start)
         ranked = sorted(finalists, key=lambda start: -max(found[start.name].history))
-        if explains(found[ranked[0].name].state, part.extent) or _agree(ranked, found):
+        if number == n_rounds - 1 or _agree(ranked, found):
+            break
+        if explains(found[ranked[0].name].state, part.extent):
             break
         if not number:
             part = subset(units, doubtful_rows(starts[0].chain))
