@@ -14,8 +14,9 @@ from latensor.decomposition.auto.constrained import Constraints
 from latensor.decomposition.auto.core import Fit
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import CONVERGED_STEPS, Monitor
-from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
 from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.sweeps import Sweeps, balanced
 from latensor.decomposition.setup import (
     as_problem,

@@ -45,9 +45,8 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
 
 
 def _signal(problem: DenseProblem, rank: int) -> Compression | None:
-    """A large tensor without the directions that are noise, where the rank leaves any."""
-    narrow = [min(d, rank) for d in problem.shape]
-    if prod(problem.shape) < CHEAP_ENTRIES or not overdetermined(narrow, rank):
+    """A tensor without the directions that are noise, where the rank leaves any."""
+    if not overdetermined([min(d, rank) for d in problem.shape], rank):
         return None
     return compress_to_signal(problem.tensor, rank, problem.squared_norm)
 

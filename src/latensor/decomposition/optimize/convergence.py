@@ -12,11 +12,8 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.optimize.iteration import CONVERGED_PROMISE, CONVERGED_STEPS
-from latensor.decomposition.optimize.levenberg_marquardt import (
-    FreeFactors,
-    LevenbergMarquardt,
-    System,
-)
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, System
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.problem import Problem
 
 # Product over the modes of the cosines of two components that could as well be one.
