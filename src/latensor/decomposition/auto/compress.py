@@ -27,8 +27,6 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
     outside = prod(shape) - wide.core.size
     if wide.base <= LOSSLESS * problem.squared_norm or outside == 0:
         return _as_core(task, wide, None)
-    if wide.clear:
-        return _with_floor(task, wide, sharp=True)
     variance = wide.base / outside
     directions = visible(wide, shape, rank, variance)
     if directions is Directions.CLEAR:

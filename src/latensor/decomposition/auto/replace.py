@@ -9,7 +9,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Core, Fit, component_costs
 from latensor.decomposition.optimize.starts import leading_rank_one, random_start
-from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced, row_norms
+from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced, congruences
 
 
 def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "residual") -> Fit:
@@ -62,8 +62,6 @@ def misplaced(factors: Sequence[Array], count: int) -> Array:
 
 def most_alike(factors: Sequence[Array], costs: Array) -> list[int]:
     """The two components most like each other over all modes, the one cheaper to miss first."""
-    units = [f / np.maximum(row_norms(f), np.finfo(float).tiny)[:, None] for f in factors]
-    alike = np.prod([np.abs(unit @ unit.conj().T) for unit in units], axis=0)
-    np.fill_diagonal(alike, -1.0)
+    alike = congruences(factors)
     pair = np.unravel_index(int(np.argmax(alike)), alike.shape)
     return sorted((int(one) for one in pair), key=lambda one: costs[one])
