@@ -181,6 +181,26 @@ def test_components_scale_with_the_tensor(exponent, kind):
     assert other.residual == pytest.approx(one.residual, abs=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_sparse_parts_trains_and_tucker_forms_of_any_kind_scale_too(scale):
+    tensor, _ = planted(2, (4, 5, 3), 2, noise=0.1)
+    tensor /= np.abs(tensor).max()
+    fits = [
+        lambda c: decompose(tensor * c, 1, sparsity=3),
+        lambda c: decompose(lt.tensor_train(tensor * c, 3), 2),
+        lambda c: lt.tucker(lt.SparseTensor.from_dense(tensor * c), 2, random_state=0),
+    ]
+    for fit in fits:
+        one, other = fit(1.0), fit(scale)
+        assert other.residual == pytest.approx(one.residual, abs=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(other.tensor.to_dense()) / scale, one.tensor.to_dense(), atol=1e-4
+        )
+    opposed = lt.CPTensor(None, (np.eye(2) * 1e-200, np.eye(2) * 1e200, np.eye(2) * scale))
+    train = lt.tensor_train(opposed, 2).to_dense() / scale
+    np.testing.assert_allclose(train, np.eye(2)[:, :, None] * np.eye(2), atol=1e-12)
+
+
 def test_other_libraries_ridges_and_callbacks_scale_too():
     torch = pytest.importorskip("torch")
     tensor, _ = planted(2, (6, 5, 4), 2, noise=0.1)
