@@ -140,6 +140,8 @@ class Model(Generic[State]):
     pilot_size: ClassVar[int] = 1
     # Units (of sequences: rows) on which starts are compared.
     search_size: ClassVar[int] = 20_000
+    # Numbers of the sample on which EM runs: 128 MB.
+    sample_entries: ClassVar[int] = 2**24
     # Steps of EM that repair the noise of a read-off before other starts stand beside it.
     first_steps: ClassVar[int] = 10
     # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
@@ -217,6 +219,10 @@ class Model(Generic[State]):
         """Units on which EM runs in memory."""
         return self.search_size
 
+    def rows_in_memory(self, limit: int, width: int) -> int:
+        """As many rows of a width as `sample_entries` hold, at most `limit`."""
+        return min(limit, max(self.search_size, self.sample_entries // width))
+
     def search(self, frame: Frame, search: Search[State]) -> Start[State] | None:
         """The best of other starts, asked for where the read-off is doubtful or gives none."""
         return None
@@ -258,7 +264,8 @@ class Model(Generic[State]):
 
     def permuted(self, state: State, order: Array) -> State:
         """A state with its components in another order."""
-        raise NotImplementedError(f"{type(self).__name__} must reorder its components")
+        found: State = state.permuted(order)  # type: ignore[attr-defined]
+        return found
 
     def parameters(self, frame: Frame, state: State) -> dict[str, Array]:
         """Parameters as users know them, by name without the underscore at the end."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from latensor.report.charts import svg
 from latensor.report.csv_link import csv_link
 from latensor.report.description import Topic, TopicPage, Trend
 from latensor.report.markup import Markup, element, shorten
@@ -114,17 +115,6 @@ def _figure(topic: Topic, trend: Trend, chosen: Any, values: Any, errors: Any) -
     )
 
 
-def _svg(parts: Sequence[Any], height: float, label: str) -> Markup:
-    return element(
-        "svg",
-        parts,
-        class_="chart trend",
-        viewBox=f"0 0 {_WIDTH} {height:.0f}",
-        role="img",
-        aria_label=label,
-    )
-
-
 def _runs(values: Any) -> list[Any]:
     """Places of neighbouring values that are known."""
     known = np.flatnonzero(~np.isnan(values))
@@ -161,7 +151,7 @@ def _line(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup
         if len(labels) > 1
         else Markup(""),
     ]
-    return _svg(parts, _HEIGHT, label)
+    return svg(label, parts, _WIDTH, _HEIGHT, "chart trend")
 
 
 def _bars(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup:
@@ -192,7 +182,7 @@ def _bars(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup
             ),
             element("text", percent(values[i]), x=_WIDTH - 1, y=y + 14, class_="end"),
         ]
-    return _svg(parts, len(labels) * _ROW + 4, label)
+    return svg(label, parts, _WIDTH, len(labels) * _ROW + 4, "chart trend")
 
 
 def _table(topics: Sequence[Topic], trend: Trend, title: str) -> Markup:

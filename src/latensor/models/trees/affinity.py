@@ -28,6 +28,7 @@ class Affinity:
     saturated : (n, n) bool, pairs whose distance was cut
     weights : (n, n), inverse variances of the distances up to a factor
     order : int, states k: R is of order k
+    rates : CommonRates that the distances stand on; None for log-determinants and correlations
     """
 
     values: Any
@@ -35,6 +36,7 @@ class Affinity:
     saturated: Any
     weights: Any
     order: int
+    rates: Any = None
 
 
 def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:

@@ -64,17 +64,19 @@ class NodeReading:
     gap: float
 
 
-def lengths_state(tree: Tree, marginals: Array, n_states: int) -> TreeState:
+def lengths_state(tree: Tree, marginals: Array, n_states: int, shape: float = np.inf) -> TreeState:
     """Tables with the lengths of a tree, all towards the same distribution p.
 
     M = e^-t I + (1 - e^-t) 1 p' has determinant e^-(k-1)t, and with D = -log det / k the length
-    D of an edge is t (k - 1) / k.
+    D of an edge is t (k - 1) / k. Rates of sites from a gamma distribution of a shape s make
+    (1 + t / s)^-s of e^-t.
     """
     d = marginals.shape[1]
     k = n_states
     equilibrium = marginals.mean(axis=0) + 1e-6
     equilibrium /= equilibrium.sum()
-    fraction = np.exp(-np.maximum(tree.length, 0.0) * k / max(k - 1, 1))
+    times = np.maximum(tree.length, 0.0) * k / max(k - 1, 1)
+    fraction = np.exp(-times) if np.isinf(shape) else (1 + times / shape) ** -shape
     if k < d:
         # No names in common: hidden states are groups of symbols of about equal frequency.
         group = np.minimum((np.cumsum(equilibrium) - equilibrium / 2) * k, k - 1e-9).astype(int)
