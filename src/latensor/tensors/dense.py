@@ -167,9 +167,9 @@ def norm_of_product(xp: Namespace, parts: Sequence[Array], norm: Callable[..., A
 
 
 def _shifted(array: Array, exponent: int) -> Array:
-    """An array times a power of two that may itself be out of range."""
+    """An array times a power of two that may itself be out of its range."""
     while exponent:
-        step = max(-500, min(500, exponent))
+        step = max(-100, min(100, exponent))
         array, exponent = array * 2.0**step, exponent - step
     return array
 
