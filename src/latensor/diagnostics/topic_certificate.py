@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 

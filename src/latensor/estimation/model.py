@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 from scipy.special import logsumexp
 
 from latensor.arrays import Array
@@ -277,7 +277,7 @@ class Model(Generic[State]):
         """A state with its components in the order of given parameters, by the nearest."""
         gaps = center[match_by][:, None] - self.parameters(frame, state)[match_by][None]
         squares = (gaps**2).reshape(*gaps.shape[:2], -1).sum(axis=2)
-        return self.permuted(state, linear_sum_assignment(squares)[1])
+        return self.permuted(state, scipy.optimize.linear_sum_assignment(squares)[1])
 
     def presented(self, frame: Frame, state: State) -> State:
         """A state as users meet it: components in their fixed order."""

@@ -10,7 +10,7 @@ import numpy as np
 from latensor.report.charts import svg
 from latensor.report.csv_link import csv_link
 from latensor.report.description import Topic, TopicPage, Trend
-from latensor.report.markup import Markup, element, shorten
+from latensor.report.markup import Markup, element, scrolling, section, shorten, table_head
 from latensor.report.wording import count, counted, headline, percent
 
 # Topics that have a figure before the reader asks for all, and groups that a figure has bars for.
@@ -54,9 +54,9 @@ def _section(page: TopicPage, trend: Trend) -> Markup:
     )
     if len(chosen) < len(trend.labels):
         text += f" The {len(chosen)} groups with the most documents are drawn."
-    return element(
-        "section",
-        element("h2", title, id=f"{anchor}-heading"),
+    return section(
+        anchor,
+        title,
         element("p", text, class_="explanation"),
         element("div", figures[:_FIRST], class_="trends"),
         element(
@@ -67,8 +67,6 @@ def _section(page: TopicPage, trend: Trend) -> Markup:
         if len(figures) > _FIRST
         else None,
         _table(page.topics, trend, title),
-        id=anchor,
-        aria_labelledby=f"{anchor}-heading",
     )
 
 
@@ -205,12 +203,12 @@ def _table(topics: Sequence[Topic], trend: Trend, title: str) -> Markup:
     ]
     table = element(
         "table",
-        element("thead", element("tr", [element("th", name, scope="col") for name in heads])),
+        table_head(heads),
         element("tbody", cells),
     )
     return element(
         "details",
         element("summary", "The numbers"),
         element("p", csv_link([heads, *rows], f"{trend.kind}.csv", "All of them as CSV")),
-        element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title),
+        scrolling(title, table),
     )

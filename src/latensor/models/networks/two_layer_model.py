@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
+import scipy
 import scipy.special
 
 from latensor.arrays import Array

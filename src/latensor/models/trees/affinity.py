@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
@@ -122,7 +122,9 @@ def fitted_lengths(tree: Tree, affinity: Affinity) -> Array:
         return _balanced_lengths(tree, affinity.distances)
     gram, target = length_equations(tree, affinity.weights, affinity.distances[None])
     factor = np.linalg.cholesky(gram).T
-    lengths[free] = nnls(factor, np.linalg.solve(factor.T, target[:, 0]), maxiter=30 * len(free))[0]
+    lengths[free] = scipy.optimize.nnls(
+        factor, np.linalg.solve(factor.T, target[:, 0]), maxiter=30 * len(free)
+    )[0]
     return lengths
 
 

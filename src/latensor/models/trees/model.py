@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from latensor.arrays import Array
 from latensor.estimation.model import Answer, Frame, Model, Search, Start
@@ -433,7 +433,7 @@ def names_agree(pairs: PairProbabilities, affinity: Affinity) -> bool:
     agree = []
     for i, j in enumerate(np.argmin(gaps, axis=1)):
         table = pairs.tables[i, j]
-        rows, columns = linear_sum_assignment(-table)
+        rows, columns = scipy.optimize.linear_sum_assignment(-table)
         agree.append(table[rows, columns].sum() <= np.trace(table) * (1 + 1e-9))
     return bool(2 * np.sum(agree) >= len(agree))
 

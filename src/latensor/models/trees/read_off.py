@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, nnls
+import scipy
 
 from latensor.arrays import Array
 from latensor.models.trees.family import TreeState, normalized
@@ -229,7 +229,7 @@ def views_state(
         target = (weights * above.leaves[near]).transpose(0, 2, 1).reshape(-1, k)
         design = (weights * known[v - n].leaves[near]).transpose(0, 2, 1).reshape(-1, k)
         for i in range(k):
-            tables[v, i, :k] = nnls(design, target[:, i])[0]
+            tables[v, i, :k] = scipy.optimize.nnls(design, target[:, i])[0]
     root = np.zeros(d)
     root[:k] = known[tree.root - n].prior
     first, used = start.masks()
@@ -259,7 +259,7 @@ def named(state: TreeState) -> TreeState:
             reach[v] = reach[int(tree.parent[v])] @ state.tables[v][:k, : state.sizes()[v]]
             if v < n:
                 votes += priors[root, :k, None] * (reach[v] - reach[v].mean(axis=0))
-        order = np.argsort(linear_sum_assignment(-votes)[1])
+        order = np.argsort(scipy.optimize.linear_sum_assignment(-votes)[1])
     orders[root] = order
     for v in tree.preorder()[1:]:
         u = int(tree.parent[v])
@@ -269,7 +269,7 @@ def named(state: TreeState) -> TreeState:
         if u in orders:
             joint = joint[orders[u]]
         scale = np.sqrt(np.outer(joint.sum(axis=1), joint.sum(axis=0)))
-        orders[v] = linear_sum_assignment(-joint / np.maximum(scale, 1e-300))[1]
+        orders[v] = scipy.optimize.linear_sum_assignment(-joint / np.maximum(scale, 1e-300))[1]
     start, tables = state.startprob.copy(), state.tables.copy()
     start[:k] = start[orders[root]]
     for v in range(len(tree)):
