@@ -134,6 +134,7 @@ class HiddenMarkovInference:
 
     def bic(self, X: object, lengths: object = None) -> float:
         """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
+        check_is_fitted(self)
         n_rows = len(self._read_rows(X, reset=False))
         return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._n_parameters()
 
