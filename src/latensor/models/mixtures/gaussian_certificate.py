@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import entr, logsumexp
 
+from latensor.diagnostics.evidence import evidence_statement
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Statement, present
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.refinement.mixture_search import ANOTHER, ERRORS
@@ -62,7 +63,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
         common = [s for s in super().statements if s.topic in known]
         found = [
             self._start(),
-            self._evidence(),
+            evidence_statement(self.n_components, self.gain, self.asked),
             self._optima(),
             self._size(),
             self._collapse(),
@@ -76,23 +77,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
             return None
         moves = f", {self.n_moves} split and merge move(s)" if self.n_moves else ""
         return Statement("Start", GOOD, f"{self.method}{moves}.")
-
-    def _evidence(self) -> Statement | None:
-        if self.n_components == 1 or not np.isfinite(self.gain):
-            return None
-        if self.gain >= self.asked:
-            text = f"no two components can be joined without a loss of {self.gain:.4g}"
-            return Statement(
-                "Evidence", GOOD, f"{text} in log-likelihood; one more is worth {self.asked:.4g}."
-            )
-        return Statement(
-            "Evidence",
-            CAUTION,
-            "two components tell apart too little to be sure of both: joined, the log-likelihood "
-            f"would be {max(self.gain, 0.0):.3g} lower, where a component must be worth "
-            f"{self.asked:.3g} (BIC; infinite for more parameters than rows). Lower n_components, "
-            "or give more rows.",
-        )
 
     def _optima(self) -> Statement | None:
         if self.ahead >= ERRORS or self.moved <= ANOTHER:
@@ -166,22 +150,6 @@ def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
             squared = gap @ solved + 4 * shapes
             smallest = min(smallest, float(np.sqrt(max(squared, 0.0))))
     return smallest
-
-
-def component_worth(n_parameters: int, n_fewer: int, n_rows: float) -> float:
-    """Log-likelihood that one more component must gain; infinite for more parameters than rows.
-
-    Half of the additional parameters times log n (BIC), times n / (n - p - 1) as for few rows in
-    the corrected criterion of Hurvich and Tsai (1989).
-
-    Parameters
-    ----------
-    n_parameters, n_fewer : int, of the mixture and of one with a component less
-    """
-    left = n_rows - n_parameters - 1
-    if left <= 0:
-        return float("inf")
-    return float((n_parameters - n_fewer) / 2 * np.log(n_rows) * n_rows / left)
 
 
 def smallest_gain(
