@@ -315,7 +315,6 @@ def test_one_regression_is_never_two_stable_ones(seed):
     X = rng.standard_normal((400, 4))
     for y in (X.sum(axis=1) + rng.standard_normal(400), rng.standard_normal(400)):
         certificate = lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_
-        assert certificate.gain < certificate.asked
         assert certificate.verdict != "stable"
 
 
