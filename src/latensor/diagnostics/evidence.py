@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from latensor.diagnostics.findings import CAUTION, GOOD, Statement
+from latensor.diagnostics.findings import CAUTION, GOOD, Said
 
 
-def evidence_statement(n_components: int, gain: float, asked: float) -> Statement | None:
+def evidence_finding(n_components: int, gain: float, asked: float) -> Said | None:
     """What the least component is worth; None for one component, or where that is not known.
 
     Parameters
@@ -20,16 +20,12 @@ def evidence_statement(n_components: int, gain: float, asked: float) -> Statemen
         return None
     if gain >= asked:
         text = f"no two components can be joined without a loss of {gain:.4g}"
-        return Statement(
-            "Evidence", GOOD, f"{text} in log-likelihood; one more is worth {asked:.4g}."
-        )
-    return Statement(
-        "Evidence",
-        CAUTION,
+        return GOOD, f"{text} in log-likelihood; one more is worth {asked:.4g}."
+    return CAUTION, (
         "two components tell apart too little to be sure of both: joined, the log-likelihood "
         f"would be {max(gain, 0.0):.3g} lower, where a component must be worth "
         f"{asked:.3g} (BIC; infinite for more parameters than rows). Lower n_components, "
-        "or give more rows.",
+        "or give more rows."
     )
 
 
