@@ -44,7 +44,8 @@ def forward(
     lanes): to divide by it one row later keeps the division out of the chain of dependent
     operations. All lanes begin with equal probabilities; then they are gone over again from what
     the lane before hands over, until both agree. Returns the rows that this took: all of a lane
-    where it was not enough, or where a row is nearly impossible, which one lane can do. A range that begins inside a sequence is made right by `carry`.
+    where it was not enough, or where a row is nearly impossible, which one lane can do. A range
+    that begins inside a sequence is made right by `carry`.
     """
     span, k, lanes = filtered.shape
     origin = last - span * lanes
@@ -98,7 +99,7 @@ def forward(
             for lane in range(lanes):
                 impossible |= not total[lane] > SMALLEST
             if impossible:
-                return span
+                return int(span)
             for lane in range(lanes):
                 inverse[lane] = 1.0 / total[lane]
             if again and s % _CHECK == 0:
