@@ -32,8 +32,9 @@ $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
 demo: $(VENV)/.installed-demo  ## See latensor at work
 	$(BIN)/latensor demo
 
-# Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -q
+# Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin. A file is
+# tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q
 
 test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs included
 	$(PYTEST) -m "not slow"

@@ -1,9 +1,10 @@
 """Latent trees beside neighbour joining: Robinson-Foulds distance to the truth and CPU time.
 
-    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--write]
+    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--rows 0,2,..] [--write]
 
-Neighbour joining, ours and scikit-bio's where it is installed, reads the same log-determinant
-distances. Columns are in random order, so that ties help nobody.
+Neighbour joining (scikit-bio's where it is installed, ours otherwise) reads log-determinant
+distances, and those of the rate matrix that ours are taken from; so do spectral neighbour joining
+and interchanges. Columns are in random order, so that ties help nobody.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from latensor.models.trees.joining import (
     spectral_neighbor_joining,
 )
 from latensor.models.trees.model import correlations_of
+from latensor.models.trees.rates import common_rates
 from latensor.models.trees.sums import PairTables
 from latensor.moments.batch import Batch
 from latensor.sources import robinson_foulds
@@ -67,35 +69,47 @@ DEGREES = (
     ("random", 32, "general"),
     ("random", 16, "gaussian"),
 )
-METHODS: dict[str, Callable[[Any], Any]] = {
-    "NJ": lambda a: neighbor_joining(a.distances),
-    "NJ + interchanges": lambda a: balanced_interchange(neighbor_joining(a.distances), a.distances),
-    "spectral NJ": lambda a: spectral_neighbor_joining(a.values),
-    "latensor": lambda a: balanced_interchange(spectral_neighbor_joining(a.values), a.distances),
-}
 
 
-def scikit_bio(known: Any) -> Any:
+def joined(known: Any) -> Any:
+    """Neighbour joining, scikit-bio's where it is installed."""
+    if nj is None:
+        return neighbor_joining(known.distances)
     names = [str(i) for i in range(len(known.distances))]
     return parse_newick(str(nj(DistanceMatrix(known.distances, names))), names)[0]
 
 
-if nj is not None:
-    METHODS["scikit-bio NJ"] = scikit_bio
+def spectral(known: Any) -> Any:
+    """Spectral neighbour joining, then interchanges."""
+    return balanced_interchange(spectral_neighbor_joining(known.values), known.distances)
 
 
-def affinity(X: Any, model: str, k: int) -> Any:
+# Columns: a method, and whether it reads log-determinants or what LatentTree reads.
+METHODS: dict[str, tuple[Callable[[Any], Any], bool]] = {
+    "NJ, log-det": (joined, False),
+    "spectral NJ + interchanges, log-det": (spectral, False),
+    "NJ, our distances": (joined, True),
+    "latensor": (spectral, True),
+}
+
+
+def affinities(X: Any, model: str, k: int) -> tuple[Any, Any]:
+    """By log-determinants (or correlations), and what LatentTree reads."""
     if model == "gaussian":
-        return correlation_affinity(correlations_of(np.cov(X.T, bias=True)), len(X))
+        known = correlation_affinity(correlations_of(np.cov(X.T, bias=True)), len(X))
+        return known, known
     units = Batch((X.astype(np.int16),), np.ones(len(X)), np.arange(len(X), dtype=np.uint64))
-    return logdet_affinity(PairTables(k).update(units).finalize(), k)
+    pairs = PairTables(k).update(units).finalize()
+    known = logdet_affinity(pairs, k)
+    rates = common_rates(pairs, known)
+    return known, known if rates is None else rates.affinity(known, pairs)
 
 
-def binary(n_seeds: int) -> Iterator[str]:
+def binary(n_seeds: int, chosen: list[int]) -> Iterator[str]:
     """Topologies of binary trees."""
     yield "| tree, leaves, rows, model | tables s | " + " | ".join(METHODS) + " |"
     yield "|---|---|" + "---|" * len(METHODS)
-    for shape, n, rows, model, k, gamma in SETTINGS:
+    for shape, n, rows, model, k, gamma in (SETTINGS[place] for place in chosen):
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
         tables = []
         for seed in range(n_seeds):
@@ -103,15 +117,15 @@ def binary(n_seeds: int) -> Iterator[str]:
                 rows, n, shape=shape, model=model, n_states=k, gamma=gamma, random_state=seed
             )
             start = time.process_time()
-            known = affinity(data.X, model, k)
+            known = affinities(data.X, model, k)
             tables.append(time.process_time() - start)
-            for name, method in METHODS.items():
+            for name, (method, ours) in METHODS.items():
                 start = time.process_time()
-                tree = method(known)
+                tree = method(known[ours])
                 seconds = time.process_time() - start
                 found[name].append((robinson_foulds(tree, data.tree), seconds))
         cells = [
-            f"{np.mean([f for f, _ in each]):.3f}, {np.median([s for _, s in each]):.2f} s"
+            f"{np.mean([f for f, _ in each]):.4f}, {np.median([s for _, s in each]):.2f} s"
             for each in found.values()
         ]
         rates = "" if gamma is None else f", gamma {gamma}"
@@ -153,9 +167,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["binary", "degrees"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--rows", default=",".join(map(str, range(len(SETTINGS)))))
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
-    tables = {"binary": binary, "degrees": degrees}
+    rows = [int(place) for place in options.rows.split(",")]
+    tables = {"binary": lambda n: binary(n, rows), "degrees": degrees}
     for part in options.parts:
         lines = []
         for line in tables[part](options.seeds):

@@ -19,6 +19,9 @@ import pytest
 
 LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float32", "float64", "complex64", "complex128")
+# Parametrizations of a test that JAX sees: each takes nearly a second, for compiling, and the
+# arithmetic of the others is that of NumPy and PyTorch.
+MOST_OF_JAX = 8
 
 
 @dataclass(frozen=True)
@@ -86,12 +89,13 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20260101)
 
 
-def pytest_collection_modifyitems(items):
+def pytest_collection_modifyitems(config, items):
     """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
 
     JAX compiles every shape and dtype anew. Of the estimators that meet scikit-learn's checks, the
     first setting of each class is the first. What is left touches every promise once.
     """
+    _thin_out_jax(config, items)
     listed = set((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
     root, seen = Path(__file__).parents[1], {}
     for item in items:
@@ -111,3 +115,19 @@ def pytest_collection_modifyitems(items):
             continue
         if seen.setdefault(kind, case) != case:
             item.add_marker(pytest.mark.slow)
+
+
+def _thin_out_jax(config, items):
+    """Leave of every test at most MOST_OF_JAX parametrizations with JAX, evenly chosen."""
+    tests = {}
+    for item in items:
+        if "jax" in getattr(getattr(item, "callspec", None), "id", "").split("-"):
+            tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    dropped = set()
+    for found in tests.values():
+        kept = np.linspace(0, len(found) - 1, MOST_OF_JAX).round().astype(int).tolist()
+        if len(found) > MOST_OF_JAX:
+            dropped |= {id(item) for i, item in enumerate(found) if i not in kept}
+    if dropped:
+        config.hook.pytest_deselected(items=[item for item in items if id(item) in dropped])
+        items[:] = [item for item in items if id(item) not in dropped]

@@ -1,11 +1,13 @@
 """Names that load on first use: the function is never hidden by the module of its name."""
 
+import importlib
 import subprocess
 import sys
 
 import pytest
 
 import latensor as lt
+from latensor.lazy import postponed
 
 PACKAGES = (
     "latensor",
@@ -15,6 +17,10 @@ PACKAGES = (
     "latensor.sources",
     "latensor.tensors",
 )
+
+
+# Half a second, of which a fit needs nothing: scikit-learn imports it for one function.
+SLOW = "scipy.stats"
 
 
 def run(code):
@@ -52,9 +58,53 @@ def test_former_modules():
 @pytest.mark.parametrize(
     "model, modules",
     [
-        ("LatentDirichletAllocation", ["latensor.decomposition.auto", "scipy.cluster"]),
-        ("GaussianMixture", ["latensor.decomposition.auto", "latensor.sources.files"]),
+        ("LatentDirichletAllocation", ["latensor.decomposition.auto", "scipy.cluster", SLOW]),
+        ("GaussianMixture", ["latensor.decomposition.auto", "latensor.sources.files", SLOW]),
     ],
 )
 def test_a_model_waits_for_nothing_that_it_does_not_need(model, modules):
     run(f"import sys, latensor; latensor.{model}\nassert not set({modules}) & set(sys.modules)")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """A package that loads its submodule `late.part` on first use, as SciPy does."""
+    (tmp_path / "late").mkdir()
+    (tmp_path / "late" / "__init__.py").write_text(
+        "import importlib\n"
+        "def __getattr__(name):\n"
+        "    if name == 'part': return importlib.import_module('late.part')\n"
+        "    raise AttributeError(name)\n"
+    )
+    (tmp_path / "late" / "part.py").write_text("value = 7\n")
+    (tmp_path / "binds.py").write_text("import late.part\ndef ask(): return late.part.value\n")
+    (tmp_path / "takes.py").write_text("from late.part import value\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    yield
+    for name in ("late", "late.part", "binds", "takes"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("package")
+def test_a_postponed_module_is_there_when_it_is_used():
+    with postponed("late.part"):
+        binds = importlib.import_module("binds")
+    assert "late.part" not in sys.modules
+    assert binds.ask() == 7
+    assert importlib.import_module("late.part").value == 7
+    with postponed("late.part"):  # what is loaded stays
+        assert sys.modules["late.part"].value == 7
+
+
+@pytest.mark.usefixtures("package")
+def test_a_postponed_module_is_loaded_for_those_who_take_a_name_of_it():
+    with postponed("late.part"):
+        assert importlib.import_module("takes").value == 7
+    assert sys.modules["late.part"].__file__.endswith("part.py")
+
+
+@pytest.mark.usefixtures("package")
+def test_an_error_within_the_block_leaves_no_placeholder():
+    with pytest.raises(ModuleNotFoundError), postponed("late.part"):
+        importlib.import_module("late.missing")
+    assert "late.part" not in sys.modules

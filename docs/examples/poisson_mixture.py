@@ -9,7 +9,7 @@ distinct "ways to choose" have the form that tensors need: with weights w_j,
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from latensor.decomposition import JointDiagonalization
 from latensor.estimation.base import LatentEstimator, component_order
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY
+from latensor.estimation.parameters import AT_LEAST_ONE, N_JOBS, REFINE, parameter
 from latensor.moments.sums import Sums
 from latensor.refinement.linear_family import LinearFamily
 from latensor.whitening import whiten
@@ -133,17 +134,18 @@ class PoissonModel(Model[PoissonState]):
         return {"weights": state.weights, "rates": state.rates}
 
 
+@dataclass(eq=False, repr=False)
 class PoissonMixture(LatentEstimator):
     """Mixtures of independent Poisson counts; fit, streams, merges and intervals are inherited."""
 
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    refine: int | str = parameter("auto", *REFINE)
+    random_state: Any = None
+    n_jobs: int | None = parameter(None, *N_JOBS)
+
     _fitted_names = frozenset({"weights_", "rates_", "n_iter_"})
     _intervals_of = ({"weights": PROBABILITY, "rates": NOT_NEGATIVE}, "rates")
-
-    def __init__(self, n_components=2, *, refine="auto", random_state=None, n_jobs=None):
-        self.n_components = n_components
-        self.refine = refine
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _model(self):
         return PoissonModel(self.n_components)

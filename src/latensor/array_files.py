@@ -14,7 +14,6 @@ import stat
 import zipfile
 from collections.abc import Iterator, Mapping
 from math import prod
-from types import TracebackType
 from typing import IO, Any, Self
 
 import numpy as np
@@ -241,12 +240,7 @@ class ArrayArchive:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
@@ -47,3 +48,30 @@ def functions_first(package: str, homes: Mapping[str, str | None]) -> None:
                 super().__setattr__(name, value)
 
     sys.modules[package].__class__ = Package
+
+
+@contextmanager
+def postponed(module: str) -> Iterator[None]:
+    """Let imports within the block that only bind `module`, a submodule that loads lazily, wait.
+
+    Its package must offer it as an attribute that is imported on first use, as SciPy offers
+    `scipy.stats`: whoever wrote `import scipy.stats` then gets it when an attribute is asked for.
+    `from scipy.stats import ...` within the block imports it at once.
+    """
+    if module in sys.modules:
+        yield
+        return
+    placeholder = ModuleType(module)
+
+    def loaded(name: str) -> Any:
+        if sys.modules.get(module) is placeholder:
+            del sys.modules[module]
+        return getattr(import_module(module), name)
+
+    placeholder.__getattr__ = loaded  # type: ignore[method-assign]
+    sys.modules[module] = placeholder
+    try:
+        yield
+    finally:
+        if sys.modules.get(module) is placeholder:
+            del sys.modules[module]

@@ -280,9 +280,9 @@ def whole_stream(
 
 
 @contextlib.contextmanager
-def whole_text(path: PathLike, argument: str = "path") -> Iterator[IO[str]]:
+def whole_text(path: PathLike) -> Iterator[IO[str]]:
     """The same for text in UTF-8, lines ended by a line feed on every system."""
-    with whole_stream(path, argument) as stream:
+    with whole_stream(path) as stream:
         text: Any = io.TextIOWrapper(stream, encoding="utf-8", newline="")
         try:
             yield text

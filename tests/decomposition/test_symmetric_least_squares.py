@@ -41,8 +41,8 @@ def test_independent_components_are_recovered_where_the_plain_power_method_is_no
 
 
 @pytest.mark.parametrize(("dimension", "rank", "order"), SHAPES)
-def test_exact_input_is_recovered_from_the_spectral_start_over_twenty_seeds(dimension, rank, order):
-    for seed in range(20):
+def test_exact_input_is_recovered_from_the_spectral_start_over_ten_seeds(dimension, rank, order):
+    for seed in range(10):
         tensor, vectors, weights = symmetric(seed, dimension, rank, order)
         results = [spectral(tensor, rank, seed)]
         results += [least_squares(tensor, rank, seed, variant=v) for v in ("delayed", "same")]
@@ -72,7 +72,7 @@ def test_the_error_is_proportional_to_the_noise(dimension, rank, order):
 @pytest.mark.parametrize("rank", [20, 24, 30, 60])
 @pytest.mark.parametrize("noise", [1e-6, 1e-3, 1e-2])
 def test_no_component_is_lost_to_noise_at_a_large_full_rank(rank, noise):
-    for seed in range(1 if rank == 60 else 3):
+    for seed in range(1 if rank == 60 else 2):
         tensor, vectors, weights = symmetric(seed, rank, rank, 3, noise)
         found = spectral(tensor, rank, seed)
         assert component_errors(found, vectors, weights)[0].max() < 5 * noise
@@ -132,8 +132,8 @@ def test_one_step_is_the_formula_of_the_monograph(variant, ridge, rng):
 
 
 @pytest.mark.parametrize("variant", ["delayed", "same"])
-def test_the_iteration_itself_converges_from_near_the_answer_over_twenty_seeds(variant):
-    for seed in range(20):
+def test_the_iteration_itself_converges_from_near_the_answer_over_ten_seeds(variant):
+    for seed in range(10):
         tensor, vectors, weights = symmetric(seed, 20, 4, 3)
         noise = np.random.default_rng(seed).standard_normal(vectors.shape)
         init = CPTensor(None, (vectors + 0.1 * noise / np.sqrt(20),) * 3)
@@ -144,12 +144,12 @@ def test_the_iteration_itself_converges_from_near_the_answer_over_twenty_seeds(v
 @pytest.mark.parametrize("variant", ["delayed", "same"])
 def test_random_starts_find_orthogonal_components_for_nearly_every_seed(variant):
     failures = 0
-    for seed in range(20):
+    for seed in range(10):
         tensor, vectors, weights = symmetric(seed, 6, 4, 3, orthogonal=True)
         result = least_squares(tensor, 4, seed, variant=variant, start="random", tol=1e-14)
         failures += component_errors(result, vectors, weights)[0].max() > 1e-8
     # Local optima are allowed for: 3 (delayed) and 1 (same) of 100 other seeds ended in one.
-    assert failures <= 3
+    assert failures <= 2
 
 
 def test_ranks_above_the_dimension_are_fitted_from_random_starts():

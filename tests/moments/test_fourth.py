@@ -126,12 +126,6 @@ def test_a_part_of_the_rows_is_drawn_by_their_numbers():
     assert abs(found.fourth_weight - 5000) < 5 * np.sqrt(20_000 * 0.25 * 0.75)
 
 
-def test_the_bits_do_not_depend_on_the_threads():
-    data = samples(8, n=30_000, d=4)
-    one = homogeneous_sums(data, None, data.mean(axis=0), np.eye(4), 1)
-    assert np.array_equal(one, homogeneous_sums(data, None, data.mean(axis=0), np.eye(4), 3))
-
-
 def test_the_input_is_left_alone_and_single_precision_is_enough():
     data = samples(9).astype(np.float32)
     data.setflags(write=False)

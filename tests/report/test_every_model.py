@@ -175,6 +175,10 @@ def test_decompositions(method: str, tmp_path: Any) -> None:
     page = found.report(tmp_path / "page.html", title="a & b").read_text(encoding="utf-8")
     assert "a &amp; b" in page
     _check_page(page, 0)
+    named = {"decompose": "CP Decomposition", "tucker": "Tucker Decomposition"}[method]
+    plain = lt.report.model_report(found)
+    assert f"<bdi>{named}</bdi>" in plain
+    assert "`" not in plain.partition("What was found")[0]
 
 
 def test_names_of_features_are_shown_and_escaped() -> None:

@@ -27,7 +27,7 @@ from latensor.report import (
     topic_report,
 )
 from latensor.report.markup import Markup, clean, element, fragment, shorten
-from latensor.report.wording import number, percent, seconds, times
+from latensor.report.wording import class_in_words, number, percent, seconds, times
 
 from .pages import full_page, hostile_page
 
@@ -334,6 +334,10 @@ def test_text_has_contrast_in_both_schemes(scheme, front, back):
         (seconds(0.055), "55 ms"),
         (seconds(3.21), "3.2 s"),
         (seconds(200.0), "3 min 20 s"),
+        (class_in_words("Parafac2Decomposition"), "PARAFAC2 Decomposition"),
+        (class_in_words("SphericalGaussianMixture"), "Spherical Gaussian Mixture"),
+        (class_in_words("CategoricalHMM"), "Categorical HMM"),
+        (class_in_words("CPRegressor"), "CP Regressor"),
         (shorten("a  b\n c", 10), "a b c"),
         (shorten("abcdefghij", 5), "abcd…"),
     ],

@@ -19,7 +19,7 @@ Array: TypeAlias = Any
 Namespace: TypeAlias = Any
 
 # What a contraction can be computed in; anything else is refused, or converted if it is integer.
-_COMPUTABLE = ("float32", "float64", "complex64", "complex128")
+COMPUTABLE = ("float32", "float64", "complex64", "complex128")
 
 
 def is_array(value: object) -> bool:
@@ -126,7 +126,7 @@ def _as_floating(array: Array, name: str, xp: Namespace) -> Array:
     spelled = str(array.dtype).removeprefix("torch.")
     if is_numpy(array) and not array.dtype.isnative:
         array = array.astype(array.dtype.newbyteorder("="))
-    if str(array.dtype).removeprefix("torch.") in _COMPUTABLE:
+    if str(array.dtype).removeprefix("torch.") in COMPUTABLE:
         return array
     if is_numpy(array):
         integral = array.dtype.kind in "biu"
@@ -137,7 +137,7 @@ def _as_floating(array: Array, name: str, xp: Namespace) -> Array:
         fault = "in which contractions are not computed" if numeric else "not numbers"
         raise InvalidInputError(
             f"{name} has dtype {spelled}, {fault}: "
-            f"convert it to {', '.join(_COMPUTABLE[:-1])} or {_COMPUTABLE[-1]}"
+            f"convert it to {', '.join(COMPUTABLE[:-1])} or {COMPUTABLE[-1]}"
         )
     return xp.astype(array, xp.zeros(()).dtype)
 
@@ -192,7 +192,7 @@ def _adopted(values: Any, name: str, xp: Namespace, reference: Array | None) -> 
     """Plain numbers in the library and, unless complex, the precision of the arrays beside them."""
     if reference is None or values.dtype.kind not in "biufc":
         return values
-    if str(reference.dtype).removeprefix("torch.") not in _COMPUTABLE:
+    if str(reference.dtype).removeprefix("torch.") not in COMPUTABLE:
         return xp.asarray(values)
     if is_traced(reference):
         return xp.asarray(values, dtype=reference.dtype)

@@ -13,10 +13,8 @@ import scipy.sparse
 from scipy.sparse.linalg import LinearOperator
 
 from latensor.arrays.checks import refuse_nonfinite, require_matrix
-from latensor.arrays.library import Array, is_complex, resolve
+from latensor.arrays.library import COMPUTABLE, Array, is_complex, resolve
 from latensor.exceptions import InvalidInputError
-
-_FLOATING = ("float32", "float64", "complex64", "complex128")
 
 
 class LinearMap(Protocol):
@@ -246,7 +244,7 @@ def _floating_dtype(dtype: Any, name: str) -> Any:
     found = np.dtype(dtype)
     if found.kind in "biu":
         return np.dtype(np.float64)
-    if found.name not in _FLOATING:
+    if found.name not in COMPUTABLE:
         raise InvalidInputError(
             f"{name} has dtype {found.name}: "
             "convert it to float32, float64, complex64 or complex128"

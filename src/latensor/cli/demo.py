@@ -18,14 +18,13 @@ from latensor.cli.options import Target
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.topic_progress import topic_meter
 from latensor.cli.topic_run import Wish, learn, print_topics
-from latensor.cli.topics import read_topics
+from latensor.cli.topics import EXAMPLES, read_topics
 from latensor.report import write_report
 from latensor.whole_files import check_outputs, whole_text
 
 CORPUS = "docstrings.jsonl"
 REPORT = "topics.html"
 IMAGE = "image.png"
-_EXAMPLES = 3
 _SEED = 0
 # About as many as the moments of these documents support firmly, four times their noise. Words held
 # out would speak for eighty, many of which two halves of the documents do not agree on.
@@ -116,7 +115,7 @@ def _learn(docstrings: list[Docstring], topics: int | str, out: Path, console: C
         command=command,
         names=[docstring.name for docstring in docstrings],
     )
-    learned = learn(Reading(corpus, token_pattern=_TOKENS), wish, console, _EXAMPLES)
+    learned = learn(Reading(corpus, token_pattern=_TOKENS), wish, console, EXAMPLES)
     write_report(learned.page, report)
     print_topics(learned, console)
     say(console, f"The report is in {report}: open it in a browser")

@@ -43,7 +43,7 @@ _ENDINGS = {
     "STOPPED": "stopped",
 }
 # Components that are listed one by one.
-_ROWS = 20
+MOST_LISTED = 20
 _ABOUT_TUCKER = """
 A Tucker form compresses; it does not explain. The subspace of each mode is determined by the data,
 but the directions in it may be rotated if the core is rotated back. For components that can be
@@ -92,12 +92,12 @@ def print_components(run: Run) -> None:
     names = [visible(name) for name in mode_names(found)] if order < 7 else []
     table = table_of("component", "weight", *(f"peak in {name}" for name in names))
     weights = np.asarray(found.weights)
-    for j in range(min(found.rank, _ROWS)):
+    for j in range(min(found.rank, MOST_LISTED)):
         peaks = [Text(_peak(found, mode, j)) for mode in range(len(names))]
         table.add_row(str(j), _number(weights[j]), *peaks)
     console.print(table)
-    if found.rank > _ROWS:
-        rest = np.abs(weights[_ROWS:])
+    if found.rank > MOST_LISTED:
+        rest = np.abs(weights[MOST_LISTED:])
         line = f"and {len(rest)} more, with weights from {_number(rest.max())}"
         say(console, f"{line} to {_number(rest.min())}")
     parameters = found.rank * (sum(run.source.shape) + 1)

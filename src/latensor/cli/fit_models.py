@@ -28,7 +28,7 @@ _VIEWS = ("--views", "--weights")
 
 @dataclass(frozen=True)
 class Kind:
-    """What models of a kind fraction.
+    """What models of a kind share.
 
     Attributes
     ----------

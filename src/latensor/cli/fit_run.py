@@ -15,7 +15,7 @@ from rich.text import Text
 
 import latensor as lt
 from latensor.cli.compiling import announce_compiling
-from latensor.cli.findings import say
+from latensor.cli.findings import MOST_LISTED, say
 from latensor.cli.fit_input import Data, Reading
 from latensor.cli.fit_models import MODELS, Entry
 from latensor.cli.fit_record import (
@@ -37,8 +37,6 @@ from latensor.report.topic_page import installed_versions
 from latensor.whole_files import check_outputs, whole_stream
 
 COMMAND = "latensor fit"
-# Components that are listed one by one.
-_ROWS = 20
 # All that the command may write, whatever the model: a run removes what an earlier one left.
 FILES = frozenset(
     {PARAMETERS, ARRAYS, SUMMARY}.union(*({e.kind.result, e.kind.picture} for e in MODELS))
@@ -126,11 +124,11 @@ def _print_rows(console: Console, found: Rows) -> None:
         words = any(": " in row[place] for row in rows)
         # What a column of a file is called may look like mark-up.
         table.add_column(Text(title), justify="left" if words else "right", overflow="fold")
-    for row in rows[:_ROWS]:
+    for row in rows[:MOST_LISTED]:
         table.add_row(*map(Text, row))
     console.print(table)
-    if len(rows) > _ROWS:
-        say(console, f"and {len(rows) - _ROWS} more")
+    if len(rows) > MOST_LISTED:
+        say(console, f"and {len(rows) - MOST_LISTED} more")
 
 
 def _count(run: Run) -> int:

@@ -7,7 +7,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 
 class Meter:
@@ -39,14 +46,20 @@ def progress_meter(console: Console, steps: int | None = None) -> Iterator[Meter
     ----------
     steps : int, how many steps there will be; None where it is not known
     """
-    with Progress(
+    with progress_bar(console) as progress:
+        yield Meter(progress, steps)
+
+
+def progress_bar(console: Console, *more: ProgressColumn) -> Progress:
+    """A bar that disappears when its work is done, and shows nothing in a pipe."""
+    return Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
         TextColumn("{task.fields[detail]}"),
         TimeElapsedColumn(),
+        *more,
         console=console,
         transient=True,
         disable=not console.is_terminal,
-    ) as progress:
-        yield Meter(progress, steps)
+    )

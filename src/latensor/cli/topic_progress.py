@@ -8,16 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import Progress, TimeRemainingColumn
 
 from latensor.cli.compiling import announce_compiling
+from latensor.cli.progress import progress_bar
 
 # What the stages of a fit are called for people.
 _STAGES = {
@@ -94,18 +88,6 @@ class TopicMeter:
 @contextmanager
 def topic_meter(console: Console) -> Iterator[TopicMeter]:
     """A meter that disappears when its work is done, and shows nothing in a pipe."""
-    with (
-        announce_compiling(),
-        Progress(
-            SpinnerColumn(),
-            TextColumn("{task.description}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.fields[detail]}"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(compact=True),
-            console=console,
-            transient=True,
-            disable=not console.is_terminal,
-        ) as progress,
-    ):
+    left = TimeRemainingColumn(compact=True)
+    with announce_compiling(), progress_bar(console, left) as progress:
         yield TopicMeter(progress)

@@ -28,7 +28,7 @@ from latensor.report import TopicPage, write_report
 from latensor.report.csv_link import csv_text, topic_rows
 from latensor.whole_files import check_outputs, whole_text
 
-_EXAMPLES = 3
+EXAMPLES = 3
 _PAGES = (".html", ".htm")
 _EPILOG = """\b
 Examples:
@@ -299,7 +299,7 @@ def _learn(
         title=options["title"] or "",
         checkpoint=options["checkpoint"],
     )
-    learned = learn(reading, wish, console, _EXAMPLES if out is not None else 0)
+    learned = learn(reading, wish, console, EXAMPLES if out is not None else 0)
     if save is not None:
         learned.model.save(save)
     if out is not None:

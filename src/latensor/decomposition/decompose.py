@@ -37,6 +37,7 @@ from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
 from latensor.decomposition.setup import (
+    ONE_THREAD,
     as_cp,
     as_problem,
     as_tensor,
@@ -49,9 +50,6 @@ from latensor.decomposition.setup import (
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.cp import CPTensor
-
-# Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
-_ONE_THREAD = 1 << 21
 
 ALGORITHMS: dict[str, Any] = {
     "auto": Automatic,
@@ -189,7 +187,7 @@ def decompose(
     for name in arguments:
         _require_argument(chosen, name)
     rng = generator(random_state)
-    small = prod(data.shape) <= _ONE_THREAD
+    small = prod(data.shape) <= ONE_THREAD
     with watched(callback, progress) as watcher, one_blas_thread(small):
         watching = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)
         result = solve_overcomplete(data, rank, rng.spawn(1)[0], symmetric) if plain else None

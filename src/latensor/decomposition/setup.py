@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, check_mode, is_complex, is_numpy, like, to_host
+from latensor.arrays import Array, check_mode, is_array, is_complex, is_numpy, like, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.gradients import detached
 from latensor.decomposition.optimize.iteration import Monitor
@@ -31,6 +31,8 @@ from latensor.tensors.interoperability import from_pyttb
 # Entries up to which a pass over all of them costs next to nothing: residuals of results are
 # computed one by one, and starts compared.
 CHEAP_ENTRIES = 1 << 17
+# Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
+ONE_THREAD = 1 << 21
 
 
 def warn_of_zero(size: float) -> None:
@@ -192,6 +194,16 @@ def without_negative_entries(
                 "nonnegative"
             )
     return tuple(np.maximum(f, 0.0) if mode in modes else f for mode, f in enumerate(rows))
+
+
+def truth_values(mask: Any, shape: tuple[int, ...]) -> np.ndarray:
+    """A mask of zeros and ones on the host, in the shape of the tensor."""
+    host = np.asarray(to_host(mask) if is_array(mask) else mask)
+    if host.shape != shape:
+        raise InvalidInputError(f"mask has shape {host.shape}, but the tensor {shape}")
+    if host.dtype.kind not in "biuf" or not np.isin(host, (0, 1)).all():
+        raise InvalidInputError("mask must hold truth values, True where an entry was observed")
+    return host
 
 
 def check_fixed_modes(fixed_modes: Sequence[int], order: int, init: object) -> tuple[int, ...]:

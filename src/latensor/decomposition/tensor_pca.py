@@ -17,7 +17,7 @@ from latensor.arrays import Array, RandomState, generator, is_complex, like, to_
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.guests import with_guests
 from latensor.arrays.threads import one_blas_thread
-from latensor.decomposition.setup import as_tensor
+from latensor.decomposition.setup import ONE_THREAD, as_tensor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.algebra import symmetrize
 from latensor.tensors.dense import DenseTensor
@@ -26,7 +26,6 @@ _MAX_ITER, _CHANGE = 500, 1e-10
 # Random starts beside the spectral ones, and the levels of the homotopy.
 _RANDOM = 5
 _LEVELS = 2.0 ** -np.arange(12.0)
-_ONE_THREAD = 1 << 21
 # By how much 99 of 100 draws of pure noise stay below their limit plus this over the dimension (the
 # sum of the dimensions, where the modes have vectors of their own). Simulated: what one percent
 # exceeds is 4.6, 3.4, 2.0, 2.8, 1.2, 1.8 over d for order 3 and d = 3, 5, 8, 12, 20, 40, at most
@@ -138,7 +137,7 @@ def tensor_pca(
     exponent = int(np.frexp(largest)[1])
     values = np.ldexp(host.astype(np.float64), -exponent)
     rng = generator(random_state)
-    with one_blas_thread(values.size <= _ONE_THREAD):
+    with one_blas_thread(values.size <= ONE_THREAD):
         vectors, value, noise = (_symmetric if symmetric else _asymmetric)(values, rng)
     order, dimension = len(shape), float(np.exp(np.mean(np.log(shape))))
     width = shape[0] if symmetric else sum(shape)

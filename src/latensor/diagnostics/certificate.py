@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -21,14 +22,14 @@ from latensor.diagnostics.consistency import (
     residual_tensor,
     smallest_gap,
 )
-from latensor.diagnostics.findings import BAD, Findings, Statement
+from latensor.diagnostics.findings import Findings, Statement, present
 from latensor.diagnostics.observed import observed_sensitivity
 from latensor.diagnostics.perturbation import (
     PerturbationBounds,
     orthogonal_bounds,
     whitened_bounds,
 )
-from latensor.diagnostics.statements import closing, headline, statements
+from latensor.diagnostics.statements import FINDINGS, closing, headline
 from latensor.diagnostics.uniqueness import Uniqueness, uniqueness
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -107,6 +108,8 @@ class Certificate(Findings):
     sufficient: int | None = None
     held_out_error: float | None = None
     eigenvalue_ratio: float | None = None
+    # Stable components may explain little.
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
     @property
     def headline(self) -> str:
@@ -116,12 +119,7 @@ class Certificate(Findings):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        return statements(self)
-
-    @property
-    def judged(self) -> tuple[Statement, ...]:
-        """All but the one on the fit, unless it is bad: stable components may explain little."""
-        return tuple(s for s in self.statements if s.topic != "Fit" or s.level == BAD)
+        return present(*(each.of(self) for each in FINDINGS))
 
     @property
     def closing(self) -> str:

@@ -6,9 +6,9 @@ import dataclasses
 import html
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -28,8 +28,31 @@ class Statement(NamedTuple):
     text: str
 
 
+# How good a finding is, and the sentence about it.
+Said: TypeAlias = tuple[str, str]
+
+
+class finding:  # noqa: N801
+    """A method of a certificate that says one thing, or None; the decorator names its topic."""
+
+    def __init__(self, topic: str) -> None:
+        self.topic = topic
+
+    def __call__(self, method: Callable[[Any], Said | None]) -> finding:
+        """Take the method that says it."""
+        self.method = method
+        return self
+
+    def of(self, certificate: Findings) -> Statement | None:
+        """What there is to say of this certificate."""
+        said = self.method(certificate)
+        return None if said is None else Statement(self.topic, *said)
+
+
 class Findings:
-    """Base of every certificate, a dataclass that gives a `headline` and its `statements`.
+    """Base of every certificate, a dataclass that gives a `headline` and its findings.
+
+    These are methods under `@finding(topic)`, in the order in which they are said.
 
     Attributes
     ----------
@@ -38,8 +61,9 @@ class Findings:
     """
 
     in_halves: int = 0
-    # What the verdict does not ask where both halves found the components: topics of statements
-    # from which stability is inferred, or that say how well the model fits.
+    # Topics that the verdict does not ask, unless they are bad: how well the model fits is said
+    # apart, and where both halves found the components stability need not be inferred.
+    _apart: ClassVar[frozenset[str]] = frozenset()
     _inferred: ClassVar[frozenset[str]] = frozenset()
 
     @property
@@ -50,14 +74,21 @@ class Findings:
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        raise NotImplementedError(f"{type(self).__name__} must say what was found")
+        found: dict[str, finding] = {}
+        for cls in reversed(type(self).__mro__):
+            found.update({name: f for name, f in vars(cls).items() if isinstance(f, finding)})
+        return present(*(each.of(self) for each in found.values()))
+
+    @finding("Halves")
+    def _halves(self) -> Said | None:
+        if not self.in_halves:
+            return None
+        return GOOD, f"each half of the data finds all {self.in_halves} by itself."
 
     @property
     def judged(self) -> tuple[Statement, ...]:
         """The findings that the verdict is about."""
-        if not self.in_halves:
-            return self.statements
-        left_out = self._inferred
+        left_out = self._apart | (self._inferred if self.in_halves else frozenset())
         return tuple(s for s in self.statements if s.topic not in left_out or s.level == BAD)
 
     @property
@@ -103,13 +134,6 @@ class Findings:
             f"<table><caption>{html.escape(self.headline)}: <b>{self.verdict}</b></caption>"
             f"{rows}</table>"
         )
-
-
-def seen_in_halves(count: int) -> Statement | None:
-    """What two halves of the data say, where they were looked at."""
-    if not count:
-        return None
-    return Statement("Halves", GOOD, f"each half of the data finds all {count} by itself.")
 
 
 def present(*found: Statement | None) -> tuple[Statement, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from latensor.arrays import check_mode, like
 from latensor.arrays.guests import with_guests

@@ -12,8 +12,10 @@ from latensor.diagnostics.findings import (
     CAUTION,
     GOOD,
     Findings,
+    Said,
     Statement,
-    seen_in_halves,
+    finding,
+    listed,
 )
 from latensor.value_files import storable
 
@@ -73,22 +75,89 @@ class MixtureCertificate(Findings):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        found = [
-            seen_in_halves(self.in_halves),
-            _third_moment(self),
-            _whitening(self),
-            _separation(self),
-            _spread(self),
-            _range(self),
-            _constant(self),
-        ]
-        noted = [Statement("Note", CAUTION, note) for note in self.notes]
-        return tuple(statement for statement in [*found, *noted] if statement is not None)
+        return (*super().statements, *(Statement("Note", CAUTION, note) for note in self.notes))
 
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
         return f"mixture of {self.n_components} in {self.n_features} features, by {self.method}"
+
+    @finding("Third moment")
+    def _third_moment(self) -> Said | None:
+        if self.n_components == 1:
+            return None
+        if np.isnan(self.off_diagonal):
+            return CAUTION, (
+                f"{self.n_components} means in {self.n_features} dimensions are not determined by "
+                "three moments: the parameters come from likelihood alone, with restarts."
+            )
+        text = f"{100 * self.off_diagonal:.3g} % of it is not explained by the components read off."
+        if self.off_diagonal < DOUBTFUL_OFF_DIAGONAL:
+            return GOOD, text
+        cure = (
+            " Restarts and split and merge moves stood beside them."
+            if self.method != "moments"
+            else " Refine them (refine='auto'), or give more samples."
+        )
+        return CAUTION, text + cure
+
+    @finding("Independent means")
+    def _whitening(self) -> Said | None:
+        if self.n_components == 1 or np.isnan(self.gap):
+            return None
+        text = (
+            f"in their narrowest direction the means spread {self.gap:.3g} times as far as noise "
+            f"reaches (condition number {self.condition:.3g})."
+        )
+        if self.gap >= NOISE_EDGE:
+            return GOOD, text
+        return (CAUTION if self.method != "moments" else BAD), (
+            text
+            + " They are affinely dependent as far as these samples can tell: fewer components "
+            "or more samples would make them identifiable by moments."
+        )
+
+    @finding("Separation")
+    def _separation(self) -> Said | None:
+        if self.n_components == 1:
+            return None
+        text = f"the two closest means are {self.separation:.3g} standard deviations apart."
+        if self.separation >= 2:
+            return GOOD, text
+        if self.separation >= 0.5:
+            return CAUTION, text + " Their weights are uncertain."
+        return BAD, text + " They may be one component: lower n_components."
+
+    @finding("Shape")
+    def _spread(self) -> Said | None:
+        if np.isnan(self.spread):
+            return None
+        text = f"the widest component is {self.spread:.3g} times as wide as its variance explains."
+        if self.spread <= 1.25:
+            return GOOD, text
+        return (
+            CAUTION,
+            text + " It covers several clusters, or the clusters are not of the assumed shape.",
+        )
+
+    @finding("Range of the features")
+    def _range(self) -> Said | None:
+        if not self.outside > 0:
+            return None
+        return BAD, (
+            f"a mean lies {100 * self.outside:.2g} % of the range of its feature outside of it, "
+            "which no cluster can: given the component the features are not independent, or the "
+            "samples are too few."
+        )
+
+    @finding("Constant features")
+    def _constant(self) -> Said | None:
+        if not self.constant_features:
+            return None
+        return CAUTION, (
+            f"column {listed(self.constant_features, 5)} does not vary: it says nothing "
+            "about the components, and pulls variances shared between columns down. Leave it out."
+        )
 
 
 def smallest_separation(means: Any, deviations: Any) -> float:
@@ -105,90 +174,3 @@ def smallest_separation(means: Any, deviations: Any) -> float:
         distances = np.sqrt((((means[:j] - means[j]) / larger) ** 2).sum(axis=1))
         smallest = min(smallest, float(distances.min()))
     return smallest
-
-
-def _third_moment(found: MixtureCertificate) -> Statement | None:
-    if found.n_components == 1:
-        return None
-    if np.isnan(found.off_diagonal):
-        return Statement(
-            "Third moment",
-            CAUTION,
-            f"{found.n_components} means in {found.n_features} dimensions are not determined by "
-            "three moments: the parameters come from likelihood alone, with restarts.",
-        )
-    text = f"{100 * found.off_diagonal:.3g} % of it is not explained by the components read off."
-    if found.off_diagonal < DOUBTFUL_OFF_DIAGONAL:
-        return Statement("Third moment", GOOD, text)
-    cure = (
-        " Restarts and split and merge moves stood beside them."
-        if found.method != "moments"
-        else " Refine them (refine='auto'), or give more samples."
-    )
-    return Statement("Third moment", CAUTION, text + cure)
-
-
-def _whitening(found: MixtureCertificate) -> Statement | None:
-    if found.n_components == 1 or np.isnan(found.gap):
-        return None
-    text = (
-        f"in their narrowest direction the means spread {found.gap:.3g} times as far as noise "
-        f"reaches (condition number {found.condition:.3g})."
-    )
-    if found.gap >= NOISE_EDGE:
-        return Statement("Independent means", GOOD, text)
-    return Statement(
-        "Independent means",
-        CAUTION if found.method != "moments" else BAD,
-        text + " They are affinely dependent as far as these samples can tell: fewer components "
-        "or more samples would make them identifiable by moments.",
-    )
-
-
-def _separation(found: MixtureCertificate) -> Statement | None:
-    if found.n_components == 1:
-        return None
-    text = f"the two closest means are {found.separation:.3g} standard deviations apart."
-    if found.separation >= 2:
-        return Statement("Separation", GOOD, text)
-    if found.separation >= 0.5:
-        return Statement("Separation", CAUTION, text + " Their weights are uncertain.")
-    return Statement("Separation", BAD, text + " They may be one component: lower n_components.")
-
-
-def _spread(found: MixtureCertificate) -> Statement | None:
-    if np.isnan(found.spread):
-        return None
-    text = f"the widest component is {found.spread:.3g} times as wide as its variance explains."
-    if found.spread <= 1.25:
-        return Statement("Shape", GOOD, text)
-    return Statement(
-        "Shape",
-        CAUTION,
-        text + " It covers several clusters, or the clusters are not of the assumed shape.",
-    )
-
-
-def _range(found: MixtureCertificate) -> Statement | None:
-    if not found.outside > 0:
-        return None
-    return Statement(
-        "Range of the features",
-        BAD,
-        f"a mean lies {100 * found.outside:.2g} % of the range of its feature outside of it, which "
-        "no cluster can: given the component the features are not independent, or the samples are "
-        "too few.",
-    )
-
-
-def _constant(found: MixtureCertificate) -> Statement | None:
-    if not found.constant_features:
-        return None
-    listed = ", ".join(str(i) for i in found.constant_features[:5])
-    more = "" if len(found.constant_features) <= 5 else ", ..."
-    return Statement(
-        "Constant features",
-        CAUTION,
-        f"column {listed}{more} does not vary: it says nothing about the components, and pulls "
-        "variances shared between columns down. Leave it out.",
-    )

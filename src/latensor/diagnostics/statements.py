@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from latensor.decomposition.result import Status
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Said, finding
 
 if TYPE_CHECKING:
     from latensor.diagnostics.certificate import Certificate
-
-__all__ = ["BAD", "CAUTION", "GOOD", "UNKNOWN", "Statement"]
 
 SUMMARIES = {
     "stable": "The data determine these components.",
@@ -25,24 +22,6 @@ _UNEXPLAINED = 0.5
 # The ratio of eigenvalues up to which FOOBI's null space is told from the rest: of 96 tensors (d 10
 # and 12, k 20 to 35, noise of 0 to .5) all 36 below had every component, of the 60 above 12.
 _DETECTED = 0.3
-
-
-def statements(certificate: Certificate) -> tuple[Statement, ...]:
-    """All that a certificate says, in the order in which a reader wants it."""
-    writers: tuple[Callable[[Certificate], Statement | None], ...] = (
-        _fit,
-        _convergence,
-        _held_out,
-        _detector,
-        _uniqueness,
-        _stability,
-        _consistency,
-        _cancellation,
-        _order,
-        _theorem,
-    )
-    found = (writer(certificate) for writer in writers)
-    return tuple(statement for statement in found if statement is not None)
 
 
 def closing(certificate: Certificate) -> str:
@@ -68,63 +47,54 @@ def _percent(value: float) -> str:
     return f"{100 * value:.3g} %"
 
 
-def fit(
-    residual: float | None, observed: int | None, advice: str, is_zero: bool = False
-) -> Statement:
+def fit(residual: float | None, observed: int | None, advice: str, is_zero: bool = False) -> Said:
     """How much of the data the model explains, and what to do where that is little."""
     if is_zero and not residual:
-        return Statement("Fit", BAD, "the data are zero: there is nothing to find in them.")
+        return BAD, "the data are zero: there is nothing to find in them."
     if residual is None:
-        return Statement(
-            "Fit", UNKNOWN, "not known. Give the tensor, or the result of lt.decompose."
-        )
+        return UNKNOWN, "not known. Give the tensor, or the result of lt.decompose."
     explained = f"{100 * (1 - residual**2):.6g}" if residual < 1 else "0"
     text = f"the model leaves {residual:.3g} of the norm ({explained} % of the energy explained)."
     if observed is not None:
         text = f"{text[:-1]} of the {observed:,} observed entries."
     if residual >= 1:
-        return Statement("Fit", BAD, f"{text} That is no better than zero: fit it again.")
+        return BAD, f"{text} That is no better than zero: fit it again."
     if residual**2 > _UNEXPLAINED:
-        return Statement(
-            "Fit",
-            CAUTION,
+        return CAUTION, (
             f"{text} Most of the tensor is not explained: what was found may be real, but it is a "
-            f"small part of it. {advice}",
+            f"small part of it. {advice}"
         )
-    return Statement("Fit", GOOD, text)
+    return GOOD, text
 
 
-def convergence(status: Status | None) -> Statement | None:
+def convergence(status: Status | None) -> Said | None:
     """How the fit ended."""
     if status is None:
         return None
     if status is Status.CONVERGED:
-        return Statement("Convergence", GOOD, "the fit converged.")
+        return GOOD, "the fit converged."
     if status is Status.UNCONFIRMED:
-        return Statement(
-            "Convergence",
-            CAUTION,
-            "different starts led to different fits, of which this is the best.",
-        )
+        return CAUTION, "different starts led to different fits, of which this is the best."
     where = "when it reached `target`" if status is Status.TARGET_REACHED else "before it converged"
-    return Statement(
-        "Convergence",
-        CAUTION,
+    return CAUTION, (
         f"the fit ended {where}: what was found may still move, by more than the errors below "
-        "say. Pass it as `init` to go on.",
+        "say. Pass it as `init` to go on."
     )
 
 
-def _fit(certificate: Certificate) -> Statement:
+@finding("Fit")
+def _fit(certificate: Certificate) -> Said:
     advice = "Raise the rank, or see what lt.select_rank finds."
     return fit(certificate.residual, certificate.observed, advice, not any(certificate.weights))
 
 
-def _convergence(certificate: Certificate) -> Statement | None:
+@finding("Convergence")
+def _convergence(certificate: Certificate) -> Said | None:
     return convergence(certificate.status)
 
 
-def _held_out(certificate: Certificate) -> Statement | None:
+@finding("Missing entries")
+def _held_out(certificate: Certificate) -> Said | None:
     observed, error = certificate.observed, certificate.held_out_error
     if observed is None or certificate.sufficient is None:
         return None
@@ -139,64 +109,59 @@ def _held_out(certificate: Certificate) -> Statement | None:
         if error is not None:
             text += f": entries left out of the fit are missed by {error:.2g} of their norm"
         advice = f" {count}." if few else " Try another rank or a ridge."
-        return Statement("Missing entries", BAD, f"{text}.{advice}")
+        return BAD, f"{text}.{advice}"
     if error is None:
         text = "no entries were left out to check the fit by."
-        return Statement("Missing entries", CAUTION if few else UNKNOWN, text)
+        return (CAUTION if few else UNKNOWN), text
     text = f"expect an error of {error:.2g} of their norm, as at entries left out of the fit."
     # The error was measured, so that few entries are no reservation about it.
-    return Statement("Missing entries", GOOD, f"{text} {count}." if few else text)
+    return GOOD, f"{text} {count}." if few else text
 
 
-def _detector(certificate: Certificate) -> Statement | None:
+@finding("Rank-one detector")
+def _detector(certificate: Certificate) -> Said | None:
     ratio = certificate.eigenvalue_ratio
     if ratio is None:
         return None
     count = _count(certificate.rank)
     text = f"the rank-one detector has {count} at a ratio of eigenvalues of {ratio:.2g}"
     if ratio <= _DETECTED:
-        return Statement("Rank-one detector", GOOD, f"{text}: they stand apart from the rest.")
-    return Statement(
-        "Rank-one detector",
-        CAUTION,
+        return GOOD, f"{text}: they stand apart from the rest."
+    return CAUTION, (
         f"{text} (1 where nothing tells them from noise): some may be missing. Compare with "
-        "algorithm='subspace_power', or with \"auto\".",
+        "algorithm='subspace_power', or with \"auto\"."
     )
 
 
-def _uniqueness(certificate: Certificate) -> Statement:
+@finding("Unique")
+def _uniqueness(certificate: Certificate) -> Said:
     found = certificate.uniqueness
     total = " + ".join(str(k.lower) for k in found.k_ranks)
     numbers = f"k-ranks {total} = {found.total}, {found.required} needed by Kruskal's condition"
     if found.shown and found.robust is False:
-        return Statement(
-            "Unique",
-            CAUTION,
+        return CAUTION, (
             f"yes for these numbers ({found.condition}; {numbers}), but not for all components "
             "within the error bars: two of them may be too alike to tell apart. Compare runs with "
-            "lt.match, or lower the rank.",
+            "lt.match, or lower the rank."
         )
     if found.shown:
         why = found.condition if "Kruskal" not in found.condition else numbers
         if "grouped" in found.condition or "compounds" in found.condition:
             why = f"{numbers}; shown by {found.condition}"
-        return Statement("Unique", GOOD, f"no other set of components gives this tensor ({why}).")
-    return Statement(
-        "Unique",
-        CAUTION,
+        return GOOD, f"no other set of components gives this tensor ({why})."
+    return CAUTION, (
         f"not shown ({found.condition}; {numbers}): other components may fit equally well. Compare "
-        "runs from several seeds with lt.match, lower the rank, or add data in a further mode.",
+        "runs from several seeds with lt.match, lower the rank, or add data in a further mode."
     )
 
 
-def _stability(certificate: Certificate) -> Statement:
+@finding("Stability")
+def _stability(certificate: Certificate) -> Said:
     kappa, errors = certificate.condition, certificate.errors
     if not math.isfinite(kappa.value):
-        return Statement(
-            "Stability",
-            BAD,
+        return BAD, (
             "the components are not determined: they can be changed together without changing the "
-            f"tensor (condition number infinite: {kappa.method}). Lower the rank.",
+            f"tensor (condition number infinite: {kappa.method}). Lower the rank."
         )
     text = f"errors of the tensor are magnified up to {kappa.value:.3g} times (condition number"
     text += ")." if kappa.exact else ", a lower bound)."
@@ -204,7 +169,7 @@ def _stability(certificate: Certificate) -> Statement:
         level = GOOD if kappa.value < 100 else CAUTION if kappa.value < 1e4 else BAD
         level = CAUTION if level == GOOD and not kappa.exact else level
         advice = "" if level == GOOD else " Collinear components: lower the rank or add data."
-        return Statement("Stability", level, text + advice)
+        return level, text + advice
     worst = max(range(certificate.rank), key=lambda j: errors.components[j])
     expected = errors.components[worst]
     # A component fitted to pure noise has an expected error of about 0.58 of its size.
@@ -218,23 +183,23 @@ def _stability(certificate: Certificate) -> Statement:
         text += " Read its details with care."
     elif level == BAD:
         text += " It is mostly noise: lower the rank or add data."
-    return Statement("Stability", level, text)
+    return level, text
 
 
-def _consistency(certificate: Certificate) -> Statement | None:
+@finding("Number of components")
+def _consistency(certificate: Certificate) -> Said | None:
     value = certificate.core_consistency
     if value is None:
         return None
     text = f"core consistency {value:.1f} % (100 is perfect, below 50 a sign of too many)."
     if value >= 80:
-        return Statement("Number of components", GOOD, text)
+        return GOOD, text
     level = CAUTION if value >= 50 else BAD
-    return Statement(
-        "Number of components", level, f"{text} Try fewer; lt.select_rank compares ranks."
-    )
+    return level, f"{text} Try fewer; lt.select_rank compares ranks."
 
 
-def _cancellation(certificate: Certificate) -> Statement:
+@finding("Cancellation")
+def _cancellation(certificate: Certificate) -> Said:
     cosine, pair, inflation = (
         certificate.congruence,
         certificate.congruence_pair,
@@ -244,22 +209,17 @@ def _cancellation(certificate: Certificate) -> Statement:
     if pair is not None:
         text += f"; components {pair[0]} and {pair[1]} are the most opposed (cosine {cosine:.3f})"
     if cosine < -0.85 or inflation > 100:
-        return Statement(
-            "Cancellation",
-            BAD,
+        return BAD, (
             f"{text}. They cancel each other, and neither means anything alone: lower the rank, "
-            "or fit with ridge or nonnegative=True.",
+            "or fit with ridge or nonnegative=True."
         )
     if cosine < -0.5 or inflation > 10:
-        return Statement(
-            "Cancellation",
-            CAUTION,
-            f"{text}. Interpret these together, or fit with ridge or nonnegative=True.",
-        )
-    return Statement("Cancellation", GOOD, f"none: {text}.")
+        return CAUTION, f"{text}. Interpret these together, or fit with ridge or nonnegative=True."
+    return GOOD, f"none: {text}."
 
 
-def _order(certificate: Certificate) -> Statement | None:
+@finding("Order")
+def _order(certificate: Certificate) -> Said | None:
     gap, pair, errors = certificate.gap, certificate.gap_pair, certificate.errors
     if gap is None or pair is None:
         return None
@@ -271,16 +231,15 @@ def _order(certificate: Certificate) -> Statement | None:
     if errors is not None:
         spread = math.hypot(errors.weights[pair[0]], errors.weights[pair[1]])
     if gap * max(certificate.weights) <= 2 * spread or gap <= 1e-10:
-        return Statement(
-            "Order",
-            GOOD,
+        return GOOD, (
             f"{text}, less than can be told: another sample may list them the other way round. "
-            "Compare by lt.match, not by position.",
+            "Compare by lt.match, not by position."
         )
-    return Statement("Order", GOOD, f"{text}.")
+    return GOOD, f"{text}."
 
 
-def _theorem(certificate: Certificate) -> Statement | None:
+@finding("Guarantee")
+def _theorem(certificate: Certificate) -> Said | None:
     bounds = certificate.bounds
     if bounds is None:
         return None
@@ -294,4 +253,19 @@ def _theorem(certificate: Certificate) -> Statement | None:
     )
     if not bounds.informative:
         text += " The bound exceeds the vectors themselves: it guarantees nothing here."
-    return Statement("Guarantee", GOOD if bounds.informative else UNKNOWN, text)
+    return (GOOD if bounds.informative else UNKNOWN), text
+
+
+# In the order in which a reader wants them.
+FINDINGS = (
+    _fit,
+    _convergence,
+    _held_out,
+    _detector,
+    _uniqueness,
+    _stability,
+    _consistency,
+    _cancellation,
+    _order,
+    _theorem,
+)

@@ -6,17 +6,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
+import scipy
 
-from latensor.diagnostics.findings import (
-    BAD,
-    CAUTION,
-    GOOD,
-    Findings,
-    Statement,
-    present,
-    seen_in_halves,
-)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 
 # On planted corpora with the weakest eigenvalue 23, 9, 6.5, 2.6, 1.7 and 1.1 times its noise the
 # topics were off by 0.1, 0.2, 0.3, 0.5, 0.6 and 0.9 in L1 (of at most 2).
@@ -59,18 +51,6 @@ class TopicCertificate(Findings):
     in_halves: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "stability", "fit", "conditioning"})
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings in plain words, each with a level."""
-        return present(
-            seen_in_halves(self.in_halves),
-            self._noise(),
-            self._stability(),
-            self._fit(),
-            self._conditioning(),
-            self._data(),
-        )
-
     def topic_levels(self) -> list[str | None]:
         """How firmly every topic is determined: "good", "caution", "bad", or None where unknown."""
         return [None if np.isnan(d) else _level(d, _STEADY, _SHAKY) for d in self.split_half]
@@ -80,7 +60,8 @@ class TopicCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"{len(self.split_half)} topics of {self.n_documents} documents"
 
-    def _noise(self) -> Statement:
+    @finding("noise")
+    def _noise(self) -> Said:
         ratio = self.eigenvalue_ratio
         level = GOOD if ratio >= _FIRM else CAUTION if ratio >= _DOUBTFUL else BAD
         tail = {
@@ -91,16 +72,13 @@ class TopicCertificate(Findings):
         if level == BAD and self.refined:
             level = CAUTION
             tail = "the last topics are supported by the likelihood only, not by the moments"
-        return Statement(
-            "noise", level, f"The weakest direction is {ratio:.2g} times its noise: {tail}."
-        )
+        return level, f"The weakest direction is {ratio:.2g} times its noise: {tail}."
 
-    def _stability(self) -> Statement:
+    @finding("stability")
+    def _stability(self) -> Said:
         known = self.split_half[~np.isnan(self.split_half)]
         if not len(known):
-            return Statement(
-                "stability", CAUTION, "One half of the documents cannot tell the topics apart."
-            )
+            return CAUTION, "One half of the documents cannot tell the topics apart."
         shaky = int((known > _SHAKY).sum())
         middle = float(np.median(known))
         level = _level(middle, _STEADY, _SHAKY)
@@ -114,9 +92,10 @@ class TopicCertificate(Findings):
         if level == BAD and self.refined:
             level = CAUTION
             text += "; refinement has brought them nearer, by how much is not known"
-        return Statement("stability", level, text + ".")
+        return level, text + "."
 
-    def _fit(self) -> Statement:
+    @finding("fit")
+    def _fit(self) -> Said:
         fraction = self.off_diagonal
         level = _level(fraction, _FITS, _MISFITS)
         tail = {
@@ -126,27 +105,23 @@ class TopicCertificate(Findings):
         }[level]
         if level == BAD and self.refined:
             level = CAUTION
-        return Statement(
-            "fit", level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
-        )
+        return level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
 
-    def _conditioning(self) -> Statement:
+    @finding("conditioning")
+    def _conditioning(self) -> Said:
         level = GOOD if self.condition < _CONDITION else CAUTION
         tail = "well conditioned" if level == GOOD else "small or similar topics may be lost"
-        return Statement(
-            "conditioning",
-            level,
-            f"The strongest direction is {self.condition:.3g} times the weakest: {tail}.",
-        )
+        return level, f"The strongest direction is {self.condition:.3g} times the weakest: {tail}."
 
-    def _data(self) -> Statement:
+    @finding("data")
+    def _data(self) -> Said:
         text = f"{self.n_documents} documents, effective sample size {self.effective_size:.0f}"
         if self.n_empty:
             text += f"; {self.n_empty} without words were left out"
         if self.n_short:
             text += f"; {self.n_short} with one or two words tell nothing of triples"
         level = CAUTION if 2 * self.n_empty > self.n_documents else GOOD
-        return Statement("data", level, text + ".")
+        return level, text + "."
 
 
 def _level(value: float, good: float, bad: float) -> str:

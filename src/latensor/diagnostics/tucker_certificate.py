@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from latensor.arrays import to_host
 from latensor.decomposition.result import Status
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Findings, Statement, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Findings, Said, finding
 from latensor.diagnostics.statements import convergence, fit
 
 if TYPE_CHECKING:
@@ -52,6 +52,8 @@ class TuckerCertificate(Findings):
     strength: float | None
     status: Status
     orthogonal: bool
+    # Stable spaces may explain little.
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
     @property
     def headline(self) -> str:
@@ -59,47 +61,42 @@ class TuckerCertificate(Findings):
         shape, core = (" x ".join(map(str, sizes)) for sizes in (self.shape, self.ranks))
         return f"a core of {core} of a {shape} tensor"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            fit(self.residual, self.observed, "Raise the ranks.", self.strength == 0.0),
-            convergence(self.status),
-            self._bases(),
-            self._stability(),
-        )
+    @finding("Fit")
+    def _fit(self) -> Said:
+        return fit(self.residual, self.observed, "Raise the ranks.", self.strength == 0.0)
 
-    @property
-    def judged(self) -> tuple[Statement, ...]:
-        """All but the one on the fit, unless it is bad: stable spaces may explain little."""
-        return tuple(s for s in self.statements if s.topic != "Fit" or s.level == BAD)
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return convergence(self.status)
 
     @property
     def closing(self) -> str:
         """What the verdict means."""
         return _MEANING[self.verdict]
 
-    def _bases(self) -> Statement:
+    @finding("Unique")
+    def _bases(self) -> Said:
         if self.orthogonal:
             text = (
                 "the factors are bases of spaces; other bases, with the core turned to match, give "
                 "the same tensor. Read the spaces, or what lt.decompose finds, not single columns."
             )
-            return Statement("Unique", GOOD, text)
+            return GOOD, text
         text = "not shown: other nonnegative factors may fit equally well. Compare runs from seeds."
-        return Statement("Unique", CAUTION, text)
+        return CAUTION, text
 
-    def _stability(self) -> Statement:
+    @finding("Stability")
+    def _stability(self) -> Said:
         if self.angles is None or self.strength is None:
             text = "not known: the model has as many parameters as there are entries."
-            return Statement("Stability", UNKNOWN, text)
+            return UNKNOWN, text
         if self.strength <= 1.0:
             text = (
                 "if what is left over is white noise, noise alone would be fitted as well: the "
                 f"core has {self.strength:.2g} of the norm to expect there. Lower the ranks, or "
                 "add data."
             )
-            return Statement("Stability", BAD, text)
+            return BAD, text
         mode = max(range(len(self.shape)), key=lambda m: self.angles[m])  # type: ignore[index]
         worst = self.angles[mode]
         # The bars of `lt.certify`: a direction of pure noise is off by more than half a radian.
@@ -111,7 +108,7 @@ class TuckerCertificate(Findings):
         )
         if level != GOOD:
             text += f" Lower the rank of mode {mode}, or add data."
-        return Statement("Stability", level, text)
+        return level, text
 
 
 def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from latensor.engines.blocks import Key, blocks_of, key_of, template_of
-from latensor.engines.tree import aligned_groups, fold_blocks, joined, total
+from latensor.engines.tree import FAN_IN, aligned_groups, fold_blocks, joined, total
 from latensor.engines.worker_memory import kept_memory
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
@@ -29,8 +29,6 @@ from latensor.sources.shards import Source
 
 A = TypeVar("A", bound=Folded)
 
-# Messages that one task merges: few levels, and no worker holds more than so many.
-_FAN_IN = 8
 # Bytes of a start that stands in every task; larger ones are sent to the workers first.
 _INLINE = 100_000
 Told = Callable[[int], object]
@@ -158,7 +156,7 @@ class DaskEngine:
             messages = self._watched(messages, len(source.shards), told)
         while len(messages) > 1:
             messages = [
-                merge(sent, messages[i : i + _FAN_IN]) for i in range(0, len(messages), _FAN_IN)
+                merge(sent, messages[i : i + FAN_IN]) for i in range(0, len(messages), FAN_IN)
             ]
         [found] = self._compute(messages)
         return found  # type: ignore[no-any-return]

@@ -41,7 +41,7 @@ class Engine(Protocol):
         """Let go of whatever is kept of a source."""
 
 
-def engine_of(given: Partitioned) -> Any:
+def engine_of(given: Partitioned) -> Engine | None:
     """The engine that holds the partitions; None for the local one.
 
     A framework is imported here, when it is asked for, and nowhere else.

@@ -24,7 +24,7 @@ from uuid import uuid4
 import numpy as np
 
 from latensor.engines.blocks import Key, blocks_of, key_of, template_of
-from latensor.engines.tree import Nodes, fold_blocks, joined, total
+from latensor.engines.tree import FAN_IN, Nodes, fold_blocks, joined, total
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Folded
@@ -37,8 +37,6 @@ from latensor.sources.shards import Source
 
 A = TypeVar("A", bound=Folded)
 
-# Messages that come here without being merged before, and that a task merges.
-_FAN_IN = 8
 # Seconds between two looks at how far a job has come.
 _PAUSE = 0.2
 # What a job is called by in the thread that starts it.
@@ -79,7 +77,7 @@ class SparkEngine:
 
         def fold_partition(number: int, blocks: Iterator[Any]) -> Iterator[tuple[int, Any]]:
             value = fold_blocks(empty, _unpacked(blocks), size)
-            yield number // _FAN_IN, {(0, number): value.message()}
+            yield number // FAN_IN, {(0, number): value.message()}
 
         def merge_partition(number: int, messages: Iterator[Any]) -> Iterator[tuple[int, Any]]:
             received = (_received(empty, pickle.loads(message)) for message in messages)
@@ -88,8 +86,8 @@ class SparkEngine:
 
         found = _mapped(frame, fold_partition)
         count = len(source.shards)
-        while count > _FAN_IN:
-            count = -(-count // _FAN_IN)
+        while count > FAN_IN:
+            count = -(-count // FAN_IN)
             found = _mapped(found.repartition(count, "number"), merge_partition)
         with self._watched(len(source.shards), told):
             nodes = joined(_received(empty, message) for message in self._collected(found))

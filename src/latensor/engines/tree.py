@@ -17,6 +17,8 @@ from latensor.moments.batch import Batch
 Nodes = dict[tuple[int, int], Any]
 # How much longer than equal ones a group of leaves may be.
 _LONGEST = 1.1
+# Messages that one task merges: few levels, and no worker holds more than so many.
+FAN_IN = 8
 
 
 def fold_blocks(start: Any, blocks: Iterable[Batch], size: int) -> Any:

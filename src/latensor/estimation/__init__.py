@@ -1,5 +1,11 @@
 """What all estimators share: the check of their parameters and of the samples they are given."""
 
+from latensor.lazy import postponed
+
+# A third of the time that scikit-learn takes to load is a module of which it uses one function.
+with postponed("scipy.stats"):
+    import sklearn.base  # noqa: F401
+
 from latensor.estimation.parameters import Choice, Interval, check_parameters
 from latensor.estimation.samples import (
     describe_samples,

@@ -6,7 +6,7 @@ the frozen model of its settings (`_model`). All that touches data goes through 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, ClassVar, Self, TypeVar
@@ -17,7 +17,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
-from latensor.engines import LocalEngine
+from latensor.engines import Engine, LocalEngine
 from latensor.estimation.checkpoint import Checkpoint, checkpoint_of
 from latensor.estimation.collection_inference import answer_collections
 from latensor.estimation.convergence import warn_unconverged
@@ -25,7 +25,7 @@ from latensor.estimation.files import SavedEstimator
 from latensor.estimation.learn import Learned, learn, streamed
 from latensor.estimation.model import Answer, Effort, Frame, Model
 from latensor.estimation.parameter_intervals import Bootstrap, ParameterInterval, resample
-from latensor.estimation.parameters import Range, check_parameters
+from latensor.estimation.parameters import check_parameters, parameter_ranges
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Counted, Run, seed_of
 from latensor.estimation.selection import with_halves
@@ -70,9 +70,8 @@ def while_open(method: Method) -> Method:
 class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Base of every model.
 
-    A subclass stores its parameters in `__init__` and defines
+    A subclass lists its parameters (`latensor.estimation.parameters`) and defines
 
-    _parameters : the ranges of its parameters (`Choice`, `Interval`)
     _fitted_names : the names of its fitted attributes
     _model() : the frozen `Model` of its settings
     _attributes(answer, frame) : fitted attributes by name, components in their fixed order
@@ -80,7 +79,6 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     and where its units are not rows, `_source`.
     """
 
-    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {}
     _fitted_names: ClassVar[frozenset[str]] = frozenset()
     _takes_sparse: ClassVar[bool] = False
     _allows_missing: ClassVar[bool] = False
@@ -117,6 +115,10 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     def _accepted_rows(self) -> Callable[[Any], Any] | None:
         """What is made of rows as they are read, or refuses them; None for any numbers."""
+        return None
+
+    def _accepted_targets(self) -> Callable[[Any], Any] | None:
+        """What is made of targets (n, t) as they are read, or refuses them; None for any."""
         return None
 
     def _divided(self, source: Source, n_groups: int) -> Source:
@@ -440,13 +442,14 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
 
     # ------------------------------------------------------------------ inside
     def _check_parameters(self) -> None:
-        check_parameters(self, self._parameters)
+        check_parameters(self, parameter_ranges(type(self)))
 
     def _n_jobs(self) -> int | None:
         return getattr(self, "n_jobs", None)
 
-    def _engine(self, source: Source) -> Any:
-        return source.engine or LocalEngine(self._n_jobs())
+    def _engine(self, source: Source) -> Engine:
+        found: Engine = source.engine or LocalEngine(self._n_jobs())
+        return found
 
     def _read_new(self, X: object) -> tuple[Array, Any]:
         """Samples for a fitted model: as the caller gave them, and on the host."""

@@ -134,7 +134,8 @@ def collection_of_answers(model: Any, method: str, X: Any, *arguments: Any, **op
     if head is None:
         raise InvalidInputError("X holds no sample: give at least one")
     example = answers._answer(head)
-    return engine_of(given).answers(given, answers, example)
+    holder: Any = engine_of(given)  # of a collection, which alone has answers
+    return holder.answers(given, answers, example)
 
 
 def without_stream(model: Any) -> Any:

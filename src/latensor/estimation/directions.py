@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
@@ -48,5 +48,5 @@ def matched_directions(known: Any, found: Any) -> tuple[Array, Array]:
     """
     known, found = (np.asarray(each, dtype=np.float64) for each in (known, found))
     cosines = (known / np.linalg.norm(known, axis=0)).T @ (found / np.linalg.norm(found, axis=0))
-    places, order = linear_sum_assignment(-np.abs(cosines))
+    places, order = scipy.optimize.linear_sum_assignment(-np.abs(cosines))
     return np.asarray(order), np.where(cosines[places, order] < 0, -1.0, 1.0)

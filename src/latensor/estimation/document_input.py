@@ -12,7 +12,7 @@ from sklearn.utils.validation import validate_data
 from latensor.arrays import is_array, is_numpy, to_host
 from latensor.arrays.masked import unmasked
 from latensor.engines import LocalEngine, engine_of
-from latensor.estimation.row_input import check_unmatched
+from latensor.estimation.sample_source import check_unmatched
 from latensor.estimation.samples import read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Kind
@@ -33,7 +33,7 @@ from latensor.sources.text import TextSource
 from latensor.sources.texts import as_text_source, is_folder, is_texts
 
 # Rows of a batch where a matrix is cut.
-_ROWS = 65536
+BATCH_ROWS = 65536
 # Sums of so many documents are still exact; and products with what one of them adds are numbers in
 # single precision.
 _LARGEST_WEIGHT = 1e15
@@ -60,7 +60,7 @@ def document_source(
             estimator.vocabulary_ = None if names is None else [str(name) for name in names]
             estimator._dtype = counts.dtype
         return documents_in_memory(counts, weights)
-    source = as_source(documents, _ROWS, name="X")
+    source = as_source(documents, BATCH_ROWS, name="X")
     if not reset and source.n_features != estimator.n_features_in_:
         raise InvalidInputError(
             f"X has {source.n_features} words, but {type(estimator).__name__} is expecting "

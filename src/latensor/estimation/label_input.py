@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -42,15 +42,16 @@ class Indicators:
         return found[:, 1:].astype(float) if len(self.values) == 2 else found.astype(float)
 
 
+@dataclass(eq=False, repr=False)
 class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
     """What classifiers over one fit share; stands before the estimator that reads numbers.
 
-    A subclass has the parameter `classes`, keeps `classes_` among what the input has set
+    A subclass keeps `classes_` among what the input has set
     (`_input_names`) and gives `_logits`.
     """
 
-    classes: Any
-    classes_: Any
+    _: KW_ONLY
+    classes: Any = None
 
     @while_open
     def partial_fit(

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Self
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 from scipy.special import logsumexp
 
 from latensor.arrays import Array
@@ -140,6 +140,8 @@ class Model(Generic[State]):
     pilot_size: ClassVar[int] = 1
     # Units (of sequences: rows) on which starts are compared.
     search_size: ClassVar[int] = 20_000
+    # Numbers of the sample on which EM runs: 128 MB.
+    sample_entries: ClassVar[int] = 2**24
     # Steps of EM that repair the noise of a read-off before other starts stand beside it.
     first_steps: ClassVar[int] = 10
     # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
@@ -217,6 +219,10 @@ class Model(Generic[State]):
         """Units on which EM runs in memory."""
         return self.search_size
 
+    def rows_in_memory(self, limit: int, width: int) -> int:
+        """As many rows of a width as `sample_entries` hold, at most `limit`."""
+        return min(limit, max(self.search_size, self.sample_entries // width))
+
     def search(self, frame: Frame, search: Search[State]) -> Start[State] | None:
         """The best of other starts, asked for where the read-off is doubtful or gives none."""
         return None
@@ -258,7 +264,8 @@ class Model(Generic[State]):
 
     def permuted(self, state: State, order: Array) -> State:
         """A state with its components in another order."""
-        raise NotImplementedError(f"{type(self).__name__} must reorder its components")
+        found: State = state.permuted(order)  # type: ignore[attr-defined]
+        return found
 
     def parameters(self, frame: Frame, state: State) -> dict[str, Array]:
         """Parameters as users know them, by name without the underscore at the end."""
@@ -270,7 +277,7 @@ class Model(Generic[State]):
         """A state with its components in the order of given parameters, by the nearest."""
         gaps = center[match_by][:, None] - self.parameters(frame, state)[match_by][None]
         squares = (gaps**2).reshape(*gaps.shape[:2], -1).sum(axis=2)
-        return self.permuted(state, linear_sum_assignment(squares)[1])
+        return self.permuted(state, scipy.optimize.linear_sum_assignment(squares)[1])
 
     def presented(self, frame: Frame, state: State) -> State:
         """A state as users meet it: components in their fixed order."""

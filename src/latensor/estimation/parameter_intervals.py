@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.stats import norm, t
+from scipy.special import ndtri, stdtrit
 
 from latensor.arrays import Array, check_positive_int
 from latensor.estimation.learn import learn
@@ -83,7 +83,7 @@ class Bootstrap:
     @property
     def widening(self) -> float:
         """What makes up for the spread of few groups being estimated, as Student's t does."""
-        few = t.ppf((1 + self.level) / 2, self.n_groups - 1) / norm.ppf((1 + self.level) / 2)
+        few = stdtrit(self.n_groups - 1, (1 + self.level) / 2) / ndtri((1 + self.level) / 2)
         return float(few * np.sqrt(self.n_groups / (self.n_groups - 1)))
 
     def ends(self, middle: Array, moves: Array, values: tuple[float, float]) -> ParameterInterval:
@@ -228,7 +228,7 @@ def _by_refits(
             f"only {min(len(varied), len(moved))} of {few} resamples determine the model: there "
             "are no intervals; give more samples, more n_resamples, or lower n_components"
         )
-    quantile = float(t.ppf((1 + settings.level) / 2, len(varied) - 1))
+    quantile = float(stdtrit(len(varied) - 1, (1 + settings.level) / 2))
     quantile *= float(np.sqrt(1 + 1 / len(moved)) * np.sqrt(units.weight / sample.weight))
     found = {}
     for name, values in ranges.items():

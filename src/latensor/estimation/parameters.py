@@ -1,15 +1,19 @@
-"""The ranges of an estimator's parameters as a table, checked when it is fitted."""
+"""An estimator's parameters as fields of a dataclass, whose ranges are checked when it is fitted.
+
+An estimator lists them in its class body, under `@dataclass(eq=False, repr=False)`: name, type,
+default and ranges in one line. What other models have too is a base class with these lines.
+"""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 
-from latensor.arrays.randomness import generator
+from latensor.arrays.randomness import RandomState, generator
 from latensor.exceptions import InvalidInputError
 
 
@@ -60,6 +64,17 @@ class Interval:
         return text
 
 
+def parameter(default: object, *ranges: Range) -> Any:
+    """A field of an estimator: its default, and the ranges of which a value must be in one."""
+    return field(default=default, metadata={"ranges": ranges})
+
+
+def parameter_ranges(estimator: type) -> dict[str, Sequence[Range]]:
+    """The ranges of every parameter of an estimator's class, by name."""
+    fields = getattr(estimator, "__dataclass_fields__", {})
+    return {n: f.metadata["ranges"] for n, f in fields.items() if "ranges" in f.metadata}
+
+
 def check_parameters(estimator: Any, table: Mapping[str, Sequence[Range]]) -> None:
     """Refuse a parameter outside of all its ranges, and what is no seed or no callback.
 
@@ -100,3 +115,20 @@ ALGORITHM = (Choice(("auto",)), _Callable())
 N_COMPONENTS = (Interval(numbers.Integral, 1), Choice(("auto",)))
 REFINE = (Choice(("auto",)), Interval(numbers.Integral, 0))
 N_JOBS = (Choice((None,)), Interval(numbers.Integral, 1), Interval(numbers.Integral, -np.inf, -1))
+VERBOSE = (Choice((True, False)), Interval(numbers.Integral, 0))
+FLAG = Choice((True, False))
+AT_LEAST_ONE = Interval(numbers.Integral, 1)
+AT_LEAST_ZERO = Interval(numbers.Real, 0)
+POSITIVE = Interval(numbers.Real, 0, closed="neither")
+
+
+@dataclass(eq=False, repr=False)
+class RefinementParameters:
+    """How a fit is refined, of all models that are refined by passes over the data."""
+
+    _: KW_ONLY
+    refine: int | str = parameter("auto", *REFINE)
+    tol: float = parameter(1e-6, AT_LEAST_ZERO)
+    max_iter: int = parameter(200, AT_LEAST_ONE)
+    random_state: RandomState = None
+    n_jobs: int | None = parameter(None, *N_JOBS)

@@ -9,12 +9,14 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array, to_host
-from latensor.engines import engine_of
-from latensor.estimation.sample_source import as_batches, is_weighted_matrix
+from latensor.estimation.sample_source import (
+    batched_source,
+    check_unmatched,
+    is_weighted_matrix,
+)
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind, in_row_order
-from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
@@ -35,34 +37,16 @@ def row_source(
     reset : bool, True where the estimator starts anew
     kind : Kind.ROWS, or one whose first part is rows
     """
-    if isinstance(X, Partitioned):
+
+    def begin(batches: Any) -> Batch | None:
         check_unmatched(sample_weight)
-        if reset:
-            _read_first(estimator, X.heads(kind))
-        return X.source(kind, _reader(estimator), engine_of(X))
-    batches = as_batches(X, is_weighted_matrix)
-    if batches is None:
-        given, array, weights = read_rows(estimator, X, sample_weight, reset=reset)
-        return replace(Source.of(kind, numbered((array,), weights)), original=given)
-    check_unmatched(sample_weight)
-    first = _read_first(estimator, batches) if reset else None
-    reader = _reader(estimator)
-    # A list holds all its batches at once; whatever makes them anew may use one buffer.
-    source = Source(kind, (batches,), reader, copies=not isinstance(batches, list | tuple))
-    if first is None:
+        return _read_first(estimator, batches) if reset else None
+
+    source = batched_source(kind, X, is_weighted_matrix, begin, lambda: _reader(estimator))
+    if source is not None:
         return source
-    # Kept, so that nobody has to read it again.
-    long = len(first) >= kind.block
-    return replace(source, first=first.take(slice(0, kind.block)) if long else source.head())
-
-
-def check_unmatched(sample_weight: object) -> None:
-    """Refuse weights beside a source."""
-    if sample_weight is not None:
-        raise InvalidInputError(
-            "sample_weight cannot be matched to a source: give pairs (batch, sample_weight) "
-            "in place of batches"
-        )
+    given, array, weights = read_rows(estimator, X, sample_weight, reset=reset)
+    return replace(Source.of(kind, numbered((array,), weights)), original=given)
 
 
 def _reader(estimator: Any) -> RowReader:

@@ -26,7 +26,6 @@ def read_samples(
     *,
     name: str = "X",
     reset: bool,
-    min_samples: int = 1,
     target: bool = False,
 ) -> Array:
     """Samples (n, d) as a floating array of the caller's library, or SciPy CSR or CSC.
@@ -37,19 +36,17 @@ def read_samples(
     samples : what the caller gave
     name : str, what error messages call it
     reset : bool, True where the estimator starts anew
-    min_samples : int
     target : bool, True for a second view: one axis is read as one column, and the estimator's
         `n_features_in_` is left alone
     """
     missing = bool(getattr(estimator, "_allows_missing", False))
     samples = unmasked(samples, name, allows_missing=missing)
     if is_array(samples) and not is_numpy(samples):
-        return _read_foreign(estimator, samples, name, reset, min_samples, target)
+        return _read_foreign(estimator, samples, name, reset, target)
     settings: dict[str, Any] = {
         "accept_sparse": ("csr", "csc"),
         "dtype": (np.float64, np.float32),
         "ensure_all_finite": False,
-        "ensure_min_samples": min_samples,
     }
     try:
         if target:
@@ -85,9 +82,7 @@ def _as_column(samples: object) -> Any:
     return array
 
 
-def _read_foreign(
-    estimator: Any, samples: Array, name: str, reset: bool, min_samples: int, target: bool
-) -> Array:
+def _read_foreign(estimator: Any, samples: Array, name: str, reset: bool, target: bool) -> Array:
     array = resolve(**{name: samples})[1][name]
     if is_complex(array):
         raise InvalidInputError(f"Complex data not supported: {name} is {describe(array)}")
@@ -95,10 +90,10 @@ def _read_foreign(
         array = array[:, None]
     if array.ndim != 2:
         raise InvalidInputError(f"Expected 2D array, {name} is {describe(array)}")
-    if array.shape[0] < min_samples or array.shape[1] < 1:
+    if array.shape[0] < 1 or array.shape[1] < 1:
         raise InvalidInputError(
             f"{name} has {array.shape[0]} sample(s) of {array.shape[1]} feature(s): at least "
-            f"{min_samples} sample(s) of 1 feature are required"
+            "1 sample(s) of 1 feature are required"
         )
     _check_entries(estimator, array, name)
     if target:

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from latensor.arrays import Array
 from latensor.value_files import storable
@@ -182,7 +182,7 @@ def ratios_of(between: Array, first: Array, second: Array) -> Array:
     """Distances of partners over those to the nearest other component, from distances (k, k)."""
     if len(between) == 1:
         return np.zeros(1)
-    partner = linear_sum_assignment(between)[1]
+    partner = scipy.optimize.linear_sum_assignment(between)[1]
     own = np.maximum(between[np.arange(len(partner)), partner], 0.0)
     for within in (first, second):
         np.fill_diagonal(within, np.inf)

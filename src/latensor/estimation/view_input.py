@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse
 
 from latensor.arrays import to_host
-from latensor.engines import engine_of
 from latensor.estimation.row_input import numbered
-from latensor.estimation.sample_source import as_batches
+from latensor.estimation.sample_source import batched_source, check_unmatched
 from latensor.estimation.samples import counts_nothing, host_dtype, read_samples, read_weights
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
-from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.shards import Source
 from latensor.sources.views import (
@@ -45,28 +42,19 @@ def view_source(estimator: Any, X: object, sample_weight: object, *, reset: bool
     X, sample_weight : what the caller gave
     reset : bool, True where the estimator starts anew
     """
-    parts = X if isinstance(X, Partitioned) else None
-    batches = as_batches(X, is_view_batch) if parts is None else parts.heads(Kind.VIEWS)
-    if batches is None:
-        return Source.of(Kind.VIEWS, _read(estimator, X, sample_weight, reset=reset))
-    if sample_weight is not None:
-        raise InvalidInputError(
-            "sample_weight cannot be matched to a source: give pairs (views, sample_weight) "
-            "in place of lists of views"
-        )
-    first = _read_first(estimator, batches) if reset else None
-    reader = ViewReader(
-        estimator.view_sizes_, estimator.kinds_, estimator._sparse_views, type(estimator).__name__
-    )
-    if parts is not None:
-        return parts.source(Kind.VIEWS, reader, engine_of(parts))
-    # A list holds all its batches at once; whatever makes them anew may use one buffer.
-    copies = not isinstance(batches, list | tuple)
-    source = Source(Kind.VIEWS, (batches,), reader, copies=copies)
-    if first is None:
+
+    def begin(batches: Any) -> Batch | None:
+        check_unmatched(sample_weight, "pairs (views, sample_weight) in place of lists of views")
+        return _read_first(estimator, batches) if reset else None
+
+    def reader() -> ViewReader:
+        known = estimator.view_sizes_, estimator.kinds_, estimator._sparse_views
+        return ViewReader(*known, type(estimator).__name__)
+
+    source = batched_source(Kind.VIEWS, X, is_view_batch, begin, reader)
+    if source is not None:
         return source
-    long, size = len(first) >= Kind.VIEWS.block, Kind.VIEWS.block
-    return replace(source, first=first.take(slice(0, size)) if long else source.head())
+    return Source.of(Kind.VIEWS, _read(estimator, X, sample_weight, reset=reset))
 
 
 def _read_first(estimator: Any, batches: Any) -> Batch:

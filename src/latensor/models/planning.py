@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
@@ -191,7 +191,7 @@ def _paired(truth: Any, found: Any) -> Any:
         )
     flat, other = truth.reshape(len(truth), -1), found.reshape(len(found), -1)
     distances = np.linalg.norm(flat[:, None] - other[None], axis=2)
-    return linear_sum_assignment(distances)[1]
+    return scipy.optimize.linear_sum_assignment(distances)[1]
 
 
 def _is_tied(model: Any) -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import InvalidInputError
 
 # Up to so many features the fourth moment is kept whole, and any two streams can be merged.
@@ -20,8 +20,6 @@ WHOLE = 16
 # More directions than this would need hundreds of megabytes, and days of products.
 MOST_DIRECTIONS = 64
 _BLOCK = 1024
-# The partition of the rows does not depend on the threads: neither do the bits of a sum.
-_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ class FourthMoment:
         return turned(self.cumulant, self.basis.T @ directions)
 
 
-def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads: int = 1) -> Any:
+def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any) -> Any:
     """The packed sums of z (x) z (x) z (x) z over rows, z = (1, B'(x - c)).
 
     One product of the p = (r + 1)(r + 2) / 2 products z_a z_b, a <= b, with themselves.
@@ -62,7 +60,6 @@ def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads
     ----------
     rows, weights : (n, d), and (n,) or None
     center, basis : (d,) and (d, r)
-    n_threads : int, changes nothing but the time
 
     Returns
     -------
@@ -70,26 +67,17 @@ def homogeneous_sums(rows: Any, weights: Any, center: Any, basis: Any, n_threads
     """
     width = basis.shape[1] + 1
     left, right = np.triu_indices(width)
-    size = max(1, -(-rows.shape[0] // (_PARTS * _BLOCK))) * _BLOCK
-    ranges = [(a, min(a + size, rows.shape[0])) for a in range(0, rows.shape[0], size)]
-    sums = np.zeros((len(ranges), len(left), len(left)))
-
-    def part(index: int, start: int, stop: int) -> None:
-        # An overflow is told below; NumPy's settings for it are those of a thread.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for a in range(start, stop, _BLOCK):
-                b = min(a + _BLOCK, stop)
-                columns = np.ones((width, b - a))
-                columns[1:] = ((rows[a:b] - center) @ basis).T
-                products = columns[left] * columns[right]
-                if weights is not None:
-                    products *= np.sqrt(weights[a:b])
-                sums[index] += products @ products.T
-
-    with one_blas_thread():
-        run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = sums.sum(axis=0)
+    total = np.zeros((len(left), len(left)))
+    # An overflow is told below.
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for a in range(0, rows.shape[0], _BLOCK):
+            block = rows[a : a + _BLOCK]
+            columns = np.ones((width, block.shape[0]))
+            columns[1:] = ((block - center) @ basis).T
+            products = columns[left] * columns[right]
+            if weights is not None:
+                products *= np.sqrt(weights[a : a + _BLOCK])
+            total += products @ products.T
     if not np.isfinite(total).all():
         raise InvalidInputError(
             f"the fourth moment of X overflows (largest magnitude {np.abs(rows).max():.3g}): "

@@ -7,12 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays.threads import one_blas_thread, run_tasks
+from latensor.arrays.threads import one_blas_thread
 from latensor.exceptions import InvalidInputError
 
 _BLOCK = 2048
-# The partition of the rows does not depend on the threads: neither do the bits of a sum.
-_PARTS = 16
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,7 @@ def displacement(gap: Any, covariance: Any, basis: Any, squares: bool) -> ThirdS
     return ThirdSums(third, norm, square)
 
 
-def third_sums(
-    rows: Any, weights: Any, center: Any, basis: Any, *, squares: bool, n_threads: int = 1
-) -> ThirdSums:
+def third_sums(rows: Any, weights: Any, center: Any, basis: Any, *, squares: bool) -> ThirdSums:
     """The weighted sums over rows (n, d).
 
     One matrix product of y with the r (r + 1) / 2 products of its entries, in blocks.
@@ -77,45 +73,30 @@ def third_sums(
     rows, weights : (n, d), and (n,) or None
     center, basis : (d,) and (d, r)
     squares : bool, whether `square_third` is wanted
-    n_threads : int, changes nothing but the time
     """
     n_features, width = basis.shape
     left, right = np.triu_indices(width)
-    size = max(1, -(-rows.shape[0] // (_PARTS * _BLOCK))) * _BLOCK
-    ranges = [(a, min(a + size, rows.shape[0])) for a in range(0, rows.shape[0], size)]
-    packed = np.zeros((len(ranges), width, len(left)))
-    norms = np.zeros((len(ranges), width))
-    kept = n_features if squares else 0
-    square = np.zeros((len(ranges), kept, kept))
-
-    def part(index: int, start: int, stop: int) -> None:
-        # An overflow is told below; NumPy's settings for it are those of a thread.
-        with np.errstate(over="ignore", invalid="ignore"):
-            for a in range(start, stop, _BLOCK):
-                b = min(a + _BLOCK, stop)
-                add(index, rows[a:b] - center, None if weights is None else weights[a:b])
-
-    def add(index: int, centered: Any, block_weights: Any) -> None:
-        scores = centered @ basis
-        weighted = scores if block_weights is None else scores * block_weights[:, None]
-        columns = np.ascontiguousarray(scores.T)
-        packed[index] += (columns[left] * columns[right] @ weighted).T
-        powers = centered * centered
-        norms[index] += powers.sum(axis=1) @ weighted
-        if squares:
-            if block_weights is not None:
-                powers = powers * block_weights[:, None]
-            square[index] += powers.T @ centered
-
-    with one_blas_thread():
-        run_tasks(part, [(i, a, b) for i, (a, b) in enumerate(ranges)], n_threads)
-    total = packed.sum(axis=0)
-    if not np.isfinite(total).all():
+    packed, norms = np.zeros((width, len(left))), np.zeros(width)
+    square = np.zeros((n_features, n_features)) if squares else None
+    # An overflow is told below.
+    with one_blas_thread(), np.errstate(over="ignore", invalid="ignore"):
+        for a in range(0, rows.shape[0], _BLOCK):
+            centered = rows[a : a + _BLOCK] - center
+            repeated = None if weights is None else weights[a : a + _BLOCK, None]
+            scores = centered @ basis
+            weighted = scores if repeated is None else scores * repeated
+            columns = np.ascontiguousarray(scores.T)
+            packed += (columns[left] * columns[right] @ weighted).T
+            powers = centered * centered
+            norms += powers.sum(axis=1) @ weighted
+            if square is not None:
+                square += (powers if repeated is None else powers * repeated).T @ centered
+    if not np.isfinite(packed).all():
         raise InvalidInputError(
             f"the third moment of X overflows (largest magnitude {np.abs(rows).max():.3g}): "
             "give the samples in a smaller unit"
         )
     third = np.empty((width, width, width))
-    third[:, left, right] = total
-    third[:, right, left] = total
-    return ThirdSums(third, norms.sum(axis=0), square.sum(axis=0) if squares else None)
+    third[:, left, right] = packed
+    third[:, right, left] = packed
+    return ThirdSums(third, norms, square)

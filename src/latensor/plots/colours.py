@@ -12,7 +12,11 @@ from latensor.exceptions import InvalidInputError
 
 # Colours that the colour-blind tell apart (Okabe and Ito), without the yellow that white swallows.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#5F5F5F")
+# Of them those of thin lines.
+CURVES = PALETTE[:6]
 LIGHT = "#E0E0E0"
+# Up to so many rows a matrix in colours shows its numbers.
+MOST_NUMBERED = 10
 _LONGEST = 18
 
 

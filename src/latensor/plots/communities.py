@@ -8,13 +8,12 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from latensor.exceptions import InvalidInputError
-from latensor.plots.colours import checked_model, in_turn, number_ticks, tidy
+from latensor.plots.colours import MOST_NUMBERED, checked_model, in_turn, number_ticks, tidy
 from latensor.plots.figures import new_figure
 from latensor.sources.graph import read_graph
 
 # Edges that are drawn one by one; of more, an equal sample.
 _MOST_EDGES = 60_000
-_MOST_NUMBERED = 10
 
 
 def communities(model: Any, adjacency: Any) -> Figure:
@@ -82,7 +81,7 @@ def communities(model: Any, adjacency: Any) -> Figure:
     rates = figure.add_subplot(grid[1, 1])
     block = np.asarray(model.block_matrix_)
     shown = rates.imshow(block, cmap="Blues", vmin=0.0)
-    if k <= _MOST_NUMBERED:
+    if k <= MOST_NUMBERED:
         for (a, b), value in np.ndenumerate(block):
             ink = "white" if value > 0.55 * block.max() else "black"
             rates.text(b, a, f"{value:.2g}", ha="center", va="center", fontsize=7, color=ink)

@@ -10,10 +10,10 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, NullFormatter
 
 from latensor.exceptions import InvalidInputError
+from latensor.plots.colours import CURVES
 from latensor.plots.figures import new_figure
 
-# Six curves that the colour-blind tell apart (Okabe and Ito); more repeat them with other dashes.
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# Curves beyond the colours repeat them with other dashes.
 _DASHES = ("-", "--", ":", "-.")
 # Residuals that span more than this factor are drawn on a logarithmic scale.
 _WIDE = 5.0
@@ -46,8 +46,8 @@ def residual_history(decomposition: Any) -> Figure:
         axis.plot(
             np.arange(1, len(curve) + 1),
             shown,
-            color=_COLOURS[number % len(_COLOURS)],
-            linestyle=_DASHES[number // len(_COLOURS) % len(_DASHES)],
+            color=CURVES[number % len(CURVES)],
+            linestyle=_DASHES[number // len(CURVES) % len(_DASHES)],
             marker=marker,
             markersize=4,
             linewidth=1.5,

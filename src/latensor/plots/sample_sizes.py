@@ -7,10 +7,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from latensor.plots.colours import CURVES
 from latensor.plots.figures import new_figure
-
-# Curves that the colour-blind tell apart (Okabe and Ito).
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 def sample_sizes(plan: Any) -> Figure:
@@ -26,7 +24,7 @@ def sample_sizes(plan: Any) -> Figure:
     """
     figure = new_figure(6.4, 4.2)
     axis = figure.subplots()
-    for colour, (name, errors) in zip(_COLOURS * 2, plan.errors.items(), strict=False):
+    for colour, (name, errors) in zip(CURVES * 2, plan.errors.items(), strict=False):
         medians = np.median(errors, axis=1)
         axis.plot(plan.n_samples, medians, "o-", color=colour, label=name)
         axis.fill_between(

@@ -11,13 +11,19 @@ from matplotlib.figure import Figure
 
 from latensor.arrays import check_positive_int, to_host
 from latensor.exceptions import InvalidInputError
-from latensor.plots.colours import LIGHT, checked_model, checked_names, in_turn, number_ticks, tidy
+from latensor.plots.colours import (
+    LIGHT,
+    MOST_NUMBERED,
+    checked_model,
+    checked_names,
+    in_turn,
+    number_ticks,
+    tidy,
+)
 from latensor.plots.density import draw_densities
 from latensor.plots.factors import GREY
 from latensor.plots.figures import new_figure
 
-# Up to so many states a transition matrix shows its numbers.
-_MOST_NUMBERED = 10
 # Columns of the emissions that can be told apart; of more, those that tell states apart.
 _MOST_COLUMNS = 40
 _MOST_WORDS = 24
@@ -144,7 +150,7 @@ def _draw_path(axis: Any, path: Any, colours: list[str]) -> None:
 def _draw_transitions(axis: Any, figure: Any, matrix: Any) -> None:
     count = len(matrix)
     shown = axis.imshow(matrix, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    if count <= _MOST_NUMBERED:
+    if count <= MOST_NUMBERED:
         for i in range(count):
             for j in range(count):
                 ink = "white" if matrix[i, j] > 0.55 else "black"
@@ -178,7 +184,7 @@ def _draw_means(
     scaled = scaled[:, columns]
     largest = float(np.abs(scaled).max()) or 1.0
     shown = axis.imshow(scaled, cmap="RdBu_r", vmin=-largest, vmax=largest, aspect="auto")
-    if len(means) <= _MOST_NUMBERED and len(columns) <= 6:
+    if len(means) <= MOST_NUMBERED and len(columns) <= 6:
         for (i, j), value in np.ndenumerate(means[:, columns]):
             ink = "white" if abs(scaled[i, j]) > 0.6 * largest else "black"
             axis.text(j, i, f"{value:.3g}", ha="center", va="center", fontsize=8, color=ink)

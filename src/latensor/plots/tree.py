@@ -95,7 +95,9 @@ def tree(model: Any, *, names: Sequence[object] | None = None) -> Figure:
     axis.set_yticks([])
     axis.spines[["top", "right", "left"]].set_visible(False)
     axis.tick_params(labelsize=8)
-    axis.set_xlabel("length: log-determinant distance" if hasattr(model, "leafprob_") else "length")
+    axis.set_xlabel(
+        "length (scale of log-determinants)" if hasattr(model, "leafprob_") else "length"
+    )
     title = f"{count} leaves, {found.n_hidden} hidden nodes; the root is for display only"
     axis.set_title(title, fontsize=10)
     return figure

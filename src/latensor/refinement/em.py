@@ -292,13 +292,10 @@ def best_start(
     candidates: Sequence[State],
     *,
     max_iter: int,
-    prepared: bool = True,
 ) -> tuple[int, Reached[State]]:
     """The candidate that a few steps of EM lead highest, and where they lead it."""
-    tried = [
-        em(fold, family, c, max_iter=max_iter, accelerate=False, prepared=prepared)
-        for c in candidates
-    ]
+    settings: dict[str, Any] = {"max_iter": max_iter, "accelerate": False, "prepared": True}
+    tried = [em(fold, family, c, **settings) for c in candidates]
     best = max(range(len(tried)), key=lambda i: tried[i].log_likelihood)
     return best, tried[best]
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import logsumexp
-from scipy.stats import chi2
+from scipy.special import chdtri, logsumexp
 
 from latensor.moments.batch import Batch
 from latensor.refinement.em import em
@@ -201,7 +200,7 @@ def _unusual(found: list[tuple[float, int, Any]], wide: Any, width: int) -> list
     And those of components that are `wide` (k,), wider than their variances. Along a given axis
     the statistic is chi squared with 2 degrees of freedom; the choice of one among d adds d - 1.
     """
-    largest = float(chi2.isf(_LEVEL, width + 1))
+    largest = float(chdtri(width + 1, _LEVEL))
     kept = sorted((f for f in found if f[0] > largest or wide[f[1]]), key=lambda f: -f[0])
     return [(j, axis) for _, j, axis in kept]
 

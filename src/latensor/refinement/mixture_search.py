@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 from scipy.special import logsumexp
 
 from latensor.moments.batch import Batch
@@ -197,7 +197,7 @@ def compared(family: Family[State], sample: Batch, state: State, other: State) -
     joint = [family.log_density(each, sample) for each in (state, other)]
     counts = np.zeros((joint[0].shape[1], joint[1].shape[1]))
     np.add.at(counts, tuple(logs.argmax(axis=1) for logs in joint), weights)
-    kept = counts[linear_sum_assignment(-counts)].sum() / weights.sum()
+    kept = counts[scipy.optimize.linear_sum_assignment(-counts)].sum() / weights.sum()
     gains = logsumexp(joint[0], axis=1) - logsumexp(joint[1], axis=1)
     total = float(weights @ gains)
     error = np.sqrt(weights @ (gains - total / weights.sum()) ** 2)

@@ -9,7 +9,7 @@ import numpy as np
 from latensor.report.context import Highlighter
 from latensor.report.csv_link import csv_link, topic_rows
 from latensor.report.description import Topic, TopicPage, TopicWord
-from latensor.report.markup import Markup, element, joined, shorten
+from latensor.report.markup import Markup, element, joined, section, shorten
 from latensor.report.wording import (
     MARKS,
     TRUST,
@@ -30,9 +30,9 @@ def cards(page: TopicPage) -> Markup:
     near = _neighbours(page)
     order = places(page.topics)
     shown = sorted(range(len(page.topics)), key=lambda i: order[i]["fraction"])
-    return element(
-        "section",
-        element("h2", "Topics", id="topics-heading"),
+    return section(
+        "topics",
+        "Topics",
         _controls(page),
         element(
             "div",
@@ -45,8 +45,6 @@ def cards(page: TopicPage) -> Markup:
             id="nothing-found",
             hidden=True,
         ),
-        id="topics",
-        aria_labelledby="topics-heading",
     )
 
 

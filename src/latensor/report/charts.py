@@ -102,15 +102,16 @@ def _axes(across: Scale, up: Scale, across_name: str, up_name: str) -> list[Mark
     return parts
 
 
-def _svg(label: str, parts: Sequence[Markup]) -> Markup:
-    return element(
-        "svg",
-        parts,
-        class_="chart",
-        viewBox=f"0 0 {WIDTH} {HEIGHT}",
-        role="img",
-        aria_label=label,
-    )
+def svg(
+    label: str,
+    parts: Sequence[Markup],
+    width: float = WIDTH,
+    height: float = HEIGHT,
+    kind: str = "chart",
+) -> Markup:
+    """A drawing that says what it shows."""
+    box = f"0 0 {width} {height:.0f}"
+    return element("svg", parts, class_=kind, viewBox=box, role="img", aria_label=label)
 
 
 def line_chart(
@@ -147,7 +148,7 @@ def line_chart(
         name = element("title", f"{across_name} {number(at)}: {number(value)}")
         size = radius + 2.5 if at == chosen else radius
         parts.append(element("circle", name, class_=kind, cx=x, cy=y, r=size))
-    return _svg(label, parts)
+    return svg(label, parts)
 
 
 def spectrum_chart(values: Sequence[float], chosen: int, noise: float | None, label: str) -> Markup:
@@ -205,4 +206,4 @@ def spectrum_chart(values: Sequence[float], chosen: int, noise: float | None, la
             element("path", class_="chosen-line", d=f"M{x:.1f} {_TOP}V{bottom}"),
             element("text", f"{chosen} used", x=x + gap, y=_TOP + 12, class_=f"{side} strong"),
         ]
-    return _svg(label, parts)
+    return svg(label, parts)

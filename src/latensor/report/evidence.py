@@ -12,7 +12,7 @@ from latensor.report.description import (
     Statement,
     TopicPage,
 )
-from latensor.report.markup import Markup, element
+from latensor.report.markup import Markup, element, scrolling, section, table_head
 from latensor.report.wording import MARKS, TRUST, counted, number
 
 
@@ -20,12 +20,10 @@ def certificate(page: TopicPage) -> Markup | None:
     """What was measured, what it means and whether it is good; None where nothing was."""
     if not page.certificate:
         return None
-    return element(
-        "section",
-        element("h2", "How far to trust it", id="certificate-heading"),
+    return section(
+        "certificate",
+        "How far to trust it",
         element("ul", [_statement(s) for s in page.certificate], class_="statements"),
-        id="certificate",
-        aria_labelledby="certificate-heading",
     )
 
 
@@ -57,12 +55,10 @@ def evidence(page: TopicPage) -> Markup | None:
     ]
     if not any(figures):
         return None
-    return element(
-        "section",
-        element("h2", "Evidence", id="evidence-heading"),
+    return section(
+        "evidence",
+        "Evidence",
         element("div", figures, class_="figures-row"),
-        id="evidence",
-        aria_labelledby="evidence-heading",
     )
 
 
@@ -74,8 +70,7 @@ def _figure(title: str, text: str, chart: Markup, table: Markup) -> Markup:
         element(
             "details",
             element("summary", "The numbers"),
-            # Focusable, because a table that is wider than a phone scrolls by itself.
-            element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title),
+            scrolling(title, table),
         ),
     )
 
@@ -83,7 +78,7 @@ def _figure(title: str, text: str, chart: Markup, table: Markup) -> Markup:
 def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], chosen: int | None) -> Markup:
     return element(
         "table",
-        element("thead", element("tr", [element("th", head, scope="col") for head in heads])),
+        table_head(heads),
         element(
             "tbody",
             [

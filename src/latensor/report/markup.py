@@ -65,6 +65,22 @@ def element(name: str, /, *children: Child, **attributes: Attribute) -> Markup:
     return Markup(f"<{head}>{fragment(children)}</{name}>")
 
 
+def section(anchor: str, heading: str, /, *children: Child) -> Markup:
+    """A part of a page under a heading, which it is named after."""
+    title = element("h2", heading, id=f"{anchor}-heading")
+    return element("section", title, children, id=anchor, aria_labelledby=f"{anchor}-heading")
+
+
+def scrolling(label: str, table: Markup) -> Markup:
+    """A table that scrolls by itself where it is wider than a phone: it can be focused."""
+    return element("div", table, class_="scroll", tabindex="0", role="region", aria_label=label)
+
+
+def table_head(names: Iterable[str]) -> Markup:
+    """The heads of the columns of a table."""
+    return element("thead", element("tr", [element("th", name, scope="col") for name in names]))
+
+
 def fragment(children: Child) -> Markup:
     """Children without an element around them."""
     if children is None:

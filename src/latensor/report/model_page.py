@@ -16,11 +16,11 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.report.description import Level, Reproduction
 from latensor.report.frame import html_page
-from latensor.report.markup import Markup, element, shorten
+from latensor.report.markup import Markup, element, scrolling, section, shorten, table_head
 from latensor.report.model_tables import Rows, rows_of
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_page import installed_versions, page_of
-from latensor.report.wording import MARKS, TRUST, number
+from latensor.report.wording import MARKS, TRUST, class_in_words, number, sentence
 from latensor.report.writing import write_report
 from latensor.whole_files import whole_text
 
@@ -66,7 +66,7 @@ def model_report(
     model : a fitted estimator of latensor, or a decomposition
     *data : what `fit` was given, for the picture
     names : what the features are called; by default what the model knows
-    title : str, of the page; by default the name of the model
+    title : str, of the page; by default the name of the model in words
     reproduction : how to get the same again; by default the settings and versions
 
     Returns
@@ -74,7 +74,7 @@ def model_report(
     str, the HTML
     """
     _check_fitted(model)
-    called = type(model).__name__
+    called = _called(model)
     heading = shorten(title or called, 120)
     known = None if names is None else [str(name) for name in names]
     sections = [
@@ -115,11 +115,17 @@ def write_model_report(
                 "report(path, X)"
             )
         documents = model._read_batches(data[0])
-        return write_report(page_of(model, documents, title=title or type(model).__name__), path)
+        heading = title or _called(model)
+        return write_report(page_of(model, documents, title=heading), path)
     page = model_report(model, *data, names=names, title=title, reproduction=reproduction)
     with whole_text(path) as stream:
         stream.write(page)
     return Path(path)
+
+
+def _called(model: Any) -> str:
+    name = class_in_words(type(model).__name__)
+    return "CP Decomposition" if name == "Decomposition" else name
 
 
 def _check_fitted(model: Any) -> None:
@@ -206,8 +212,14 @@ def _text_table(found: Rows) -> str:
 
 
 # ---------------------------------------------------------------------- the parts of the page
+def _with_code(text: str) -> list[Markup | str]:
+    """Text whose `names` stand between backticks."""
+    return [element("code", part) if i % 2 else part for i, part in enumerate(text.split("`"))]
+
+
 def _overview(model: Any, heading: str) -> Markup:
     certificate = _certificate(model)
+    called = _called(model)
     figures = [
         element("div", element("dt", name), element("dd", value))
         for name, value in _figures(model).items()
@@ -229,9 +241,9 @@ def _overview(model: Any, heading: str) -> Markup:
         "section",
         element(
             "div",
-            element("p", f"Report: {type(model).__name__}", class_="kicker"),
+            element("p", "Report" if heading == called else f"Report: {called}", class_="kicker"),
             element("h1", element("bdi", heading)),
-            element("p", _ending(model), class_="lead"),
+            element("p", _with_code(" ".join(_ending(model))), class_="lead"),
             element("dl", figures, class_="figures") if figures else None,
             verdict,
             class_="opening",
@@ -263,14 +275,14 @@ def _figures(model: Any) -> dict[str, str]:
 def _found(rows: Rows) -> Markup:
     head, body = rows
     more = len(body) - _ROWS
-    return element(
-        "section",
-        element("h2", "What was found", id="found-heading"),
-        element(
-            "div",
+    return section(
+        "found",
+        "What was found",
+        scrolling(
+            "What was found",
             element(
                 "table",
-                element("thead", element("tr", [element("th", h, scope="col") for h in head])),
+                table_head(head),
                 element(
                     "tbody",
                     [
@@ -283,14 +295,8 @@ def _found(rows: Rows) -> Markup:
                     ],
                 ),
             ),
-            class_="scroll",
-            tabindex="0",
-            role="region",
-            aria_label="What was found",
         ),
         element("p", f"and {more} more", class_="quiet") if more > 0 else None,
-        id="found",
-        aria_labelledby="found-heading",
     )
 
 
@@ -309,9 +315,9 @@ def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
     stream = io.BytesIO()
     import_module("latensor.plots.figures").draw(figure, stream, dpi=144)
     encoded = base64.b64encode(stream.getvalue()).decode()
-    return element(
-        "section",
-        element("h2", "Picture", id="picture-heading"),
+    return section(
+        "picture",
+        "Picture",
         element(
             "figure",
             element(
@@ -321,8 +327,6 @@ def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
                 class_="drawn",
             ),
         ),
-        id="picture",
-        aria_labelledby="picture-heading",
     )
 
 
@@ -335,18 +339,18 @@ def _trust(model: Any) -> Markup | None:
             "li",
             element("span", MARKS[s.level], class_="mark", aria_hidden="true"),
             element("span", TRUST[s.level].capitalize() + ": ", class_="unseen"),
-            element("div", element("p", element("strong", s.topic)), element("p", s.text)),
+            element(
+                "div", element("p", element("strong", s.topic)), element("p", sentence(s.text))
+            ),
             class_=s.level,
         )
         for s in certificate.statements
     ]
-    return element(
-        "section",
-        element("h2", "How far to trust it", id="certificate-heading"),
+    return section(
+        "certificate",
+        "How far to trust it",
         element("ul", items, class_="statements"),
         element("p", f"Verdict: {certificate.verdict}.{certificate.closing}", class_="explanation"),
-        id="certificate",
-        aria_labelledby="certificate-heading",
     )
 
 
@@ -354,12 +358,10 @@ def _choice(model: Any) -> Markup | None:
     selection = _selection(model)
     if selection is None:
         return None
-    return element(
-        "section",
-        element("h2", "How many", id="choice-heading"),
+    return section(
+        "choice",
+        "How many",
         element("pre", str(selection), tabindex="0", role="region", aria_label="How many"),
-        id="choice",
-        aria_labelledby="choice-heading",
     )
 
 

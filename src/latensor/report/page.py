@@ -6,7 +6,7 @@ from latensor.report.cards import cards
 from latensor.report.description import TopicPage
 from latensor.report.evidence import certificate, evidence
 from latensor.report.frame import asset, html_page
-from latensor.report.markup import Markup, element, shorten
+from latensor.report.markup import Markup, element, section, shorten
 from latensor.report.overview import overview
 from latensor.report.reproducing import reproducing
 from latensor.report.topic_map import topic_map
@@ -64,9 +64,9 @@ def _map(page: TopicPage) -> Markup | None:
         element("li", element("i", class_=f"ring {level}", aria_hidden="true"), text)
         for level, text in levels
     ]
-    return element(
-        "section",
-        element("h2", "Map of topics", id="map-heading"),
+    return section(
+        "map",
+        "Map of topics",
         element(
             "p",
             "Topics that use the same words stand near each other; a larger circle is more of the "
@@ -107,6 +107,4 @@ def _map(page: TopicPage) -> Markup | None:
             ),
             class_="map-and-topic",
         ),
-        id="map",
-        aria_labelledby="map-heading",
     )

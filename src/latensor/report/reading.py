@@ -74,16 +74,7 @@ def relevant_words(
         lift = row[possible] / corpus[possible]
         score = balance * logarithm + (1.0 - balance) * np.log(lift)
         order = np.argsort(-score, kind="stable")[:wanted]
-        found.append(
-            tuple(
-                TopicWord(
-                    str(possible[j]) if vocabulary is None else str(vocabulary[possible[j]]),
-                    min(float(row[possible[j]]), 1.0),
-                    float(lift[j]),
-                )
-                for j in order
-            )
-        )
+        found.append(_named(row, possible[order], lift[order], vocabulary))
     return found
 
 
@@ -114,17 +105,21 @@ def ranked_words(
             score = tenths / 10 * logarithm + (1 - tenths / 10) * lift
             chosen |= set(np.argsort(-score, kind="stable")[:wanted].tolist())
         order = sorted(chosen, key=lambda j: (-logarithm[j], j))
-        found.append(
-            tuple(
-                TopicWord(
-                    str(possible[j]) if vocabulary is None else str(vocabulary[possible[j]]),
-                    min(float(row[possible[j]]), 1.0),
-                    float(np.exp(lift[j])),
-                )
-                for j in order
-            )
-        )
+        found.append(_named(row, possible[order], np.exp(lift[order]), vocabulary))
     return found
+
+
+def _named(
+    row: Any, columns: Any, lifts: Any, vocabulary: Sequence[str] | None
+) -> tuple[TopicWord, ...]:
+    return tuple(
+        TopicWord(
+            str(i) if vocabulary is None else str(vocabulary[i]),
+            min(float(row[i]), 1.0),
+            float(lift),
+        )
+        for i, lift in zip(columns.tolist(), lifts, strict=True)
+    )
 
 
 def hellinger_distances(topics: Any) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from latensor.report.description import Reproduction
-from latensor.report.markup import Markup, element
+from latensor.report.markup import Markup, element, section
 from latensor.report.wording import seconds
 
 
@@ -25,12 +25,10 @@ def reproducing(how: Reproduction | None) -> Markup | None:
     ]
     if not any(parts):
         return None
-    return element(
-        "section",
-        element("h2", "How to reproduce", id="reproduce-heading"),
+    return section(
+        "reproduce",
+        "How to reproduce",
         element("div", parts, class_="reproduce"),
-        id="reproduce",
-        aria_labelledby="reproduce-heading",
     )
 
 

@@ -31,6 +31,7 @@ from latensor.report.reading import (
     ranked_words,
     relevant_words,
 )
+from latensor.report.wording import sentence
 
 _PACKAGES = ("latensor", "numpy", "scipy", "numba", "scikit-learn")
 _VERDICTS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
@@ -324,11 +325,7 @@ def _choice(model: Any) -> CountChoice | None:
         CountEvidence(int(count), float(value))
         for count, value in zip(selection.candidates, selection.perplexities, strict=True)
     ]
-    return CountChoice(rows, int(selection.n_components), _sentence(selection.reason))
-
-
-def _sentence(text: str) -> str:
-    return text[:1].upper() + text[1:].rstrip(".") + "."
+    return CountChoice(rows, int(selection.n_components), sentence(selection.reason))
 
 
 def _statements(certificate: Any) -> tuple[Statement, ...]:

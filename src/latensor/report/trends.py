@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from latensor.report.charts import svg
 from latensor.report.csv_link import csv_link
 from latensor.report.description import Topic, TopicPage, Trend
-from latensor.report.markup import Markup, element, shorten
+from latensor.report.markup import Markup, element, scrolling, section, shorten, table_head
 from latensor.report.wording import count, counted, headline, percent
 
 # Topics that have a figure before the reader asks for all, and groups that a figure has bars for.
@@ -53,9 +54,9 @@ def _section(page: TopicPage, trend: Trend) -> Markup:
     )
     if len(chosen) < len(trend.labels):
         text += f" The {len(chosen)} groups with the most documents are drawn."
-    return element(
-        "section",
-        element("h2", title, id=f"{anchor}-heading"),
+    return section(
+        anchor,
+        title,
         element("p", text, class_="explanation"),
         element("div", figures[:_FIRST], class_="trends"),
         element(
@@ -66,8 +67,6 @@ def _section(page: TopicPage, trend: Trend) -> Markup:
         if len(figures) > _FIRST
         else None,
         _table(page.topics, trend, title),
-        id=anchor,
-        aria_labelledby=f"{anchor}-heading",
     )
 
 
@@ -114,17 +113,6 @@ def _figure(topic: Topic, trend: Trend, chosen: Any, values: Any, errors: Any) -
     )
 
 
-def _svg(parts: Sequence[Any], height: float, label: str) -> Markup:
-    return element(
-        "svg",
-        parts,
-        class_="chart trend",
-        viewBox=f"0 0 {_WIDTH} {height:.0f}",
-        role="img",
-        aria_label=label,
-    )
-
-
 def _runs(values: Any) -> list[Any]:
     """Places of neighbouring values that are known."""
     known = np.flatnonzero(~np.isnan(values))
@@ -161,7 +149,7 @@ def _line(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup
         if len(labels) > 1
         else Markup(""),
     ]
-    return _svg(parts, _HEIGHT, label)
+    return svg(label, parts, _WIDTH, _HEIGHT, "chart trend")
 
 
 def _bars(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup:
@@ -192,7 +180,7 @@ def _bars(labels: Sequence[str], values: Any, errors: Any, label: str) -> Markup
             ),
             element("text", percent(values[i]), x=_WIDTH - 1, y=y + 14, class_="end"),
         ]
-    return _svg(parts, len(labels) * _ROW + 4, label)
+    return svg(label, parts, _WIDTH, len(labels) * _ROW + 4, "chart trend")
 
 
 def _table(topics: Sequence[Topic], trend: Trend, title: str) -> Markup:
@@ -215,12 +203,12 @@ def _table(topics: Sequence[Topic], trend: Trend, title: str) -> Markup:
     ]
     table = element(
         "table",
-        element("thead", element("tr", [element("th", name, scope="col") for name in heads])),
+        table_head(heads),
         element("tbody", cells),
     )
     return element(
         "details",
         element("summary", "The numbers"),
         element("p", csv_link([heads, *rows], f"{trend.kind}.csv", "All of them as CSV")),
-        element("div", table, class_="scroll", tabindex="0", role="region", aria_label=title),
+        scrolling(title, table),
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 
 from latensor.report.description import Level, Topic
@@ -25,6 +26,17 @@ def count(number: int) -> str:
 def counted(number: int, one: str, many: str | None = None) -> str:
     """1 document; 12,345 documents"""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def class_in_words(name: str) -> str:
+    """The name of a class as a heading: Gaussian HMM, PARAFAC2 Decomposition."""
+    words = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)
+    return " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
+
+
+def sentence(text: str) -> str:
+    """`text` with a capital letter at its beginning and a full stop."""
+    return text[:1].upper() + text[1:].rstrip(".") + "."
 
 
 def percent(fraction: float) -> str:

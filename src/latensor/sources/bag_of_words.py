@@ -14,6 +14,7 @@ import numpy as np
 from latensor.exceptions import InvalidInputError
 from latensor.sources.counts import LARGEST_SINGLE, canonical, first_fault
 from latensor.sources.digits import bounded, whole_number, whole_numbers
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.stream import Block, TextFile
 from latensor.sources.vocabulary import check_length
 
@@ -37,7 +38,7 @@ class _Entries(NamedTuple):
     lines: Any
 
 
-class BagOfWordsSource:
+class BagOfWordsSource(KnownDocuments):
     """The documents of a UCI bag-of-words file, read anew on each pass.
 
     Parameters
@@ -64,11 +65,6 @@ class BagOfWordsSource:
     def n_documents(self) -> int:
         """D of the header."""
         return self._header.n_documents
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        """The words, where they were given."""
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         """Batches of `batch_size` documents; those that the file does not mention are empty."""

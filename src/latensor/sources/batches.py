@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from latensor.exceptions import InvalidInputError
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.matrix import MatrixSource
 from latensor.sources.vocabulary import check_vocabulary
 
 
-class BatchSource:
+class BatchSource(KnownDocuments):
     """Matrices of word counts, one after the other, from anything that can be iterated again.
 
     Every batch may be whatever `MatrixSource` accepts; all need the same columns. Every pass checks
@@ -39,21 +40,6 @@ class BatchSource:
         self._vocabulary = (
             None if vocabulary is None else check_vocabulary(vocabulary, self._n_features)
         )
-
-    @property
-    def n_features(self) -> int:
-        """The number of columns of every batch."""
-        return self._n_features
-
-    @property
-    def n_documents(self) -> int | None:
-        """The number of documents, known after the first full pass."""
-        return self._n_documents
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        """The words of the columns, where they were given."""
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         """The caller's batches, checked; those without a row are left out."""

@@ -12,6 +12,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.sources.batching import Batching
 from latensor.sources.counts import LARGEST_SINGLE, first_fault
 from latensor.sources.digits import bounded, whole_number, whole_numbers
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.stream import Block, TextFile
 
 _LARGEST = np.iinfo(np.int32).max
@@ -27,7 +28,7 @@ class _Rows(NamedTuple):
     lines: Any
 
 
-class LdacSource:
+class LdacSource(KnownDocuments):
     """The documents of an LDA-C file, read anew on each pass.
 
     Without a vocabulary a first pass finds the largest word number.
@@ -54,21 +55,6 @@ class LdacSource:
         if largest < 0:
             raise InvalidInputError(f"{file.name} holds no words: every document is empty")
         self._n_features = largest + 1
-
-    @property
-    def n_features(self) -> int:
-        """The number of words of the vocabulary, or one more than the largest word number."""
-        return self._n_features
-
-    @property
-    def n_documents(self) -> int | None:
-        """The number of documents, known after a full pass."""
-        return self._n_documents
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        """The words, where they were given."""
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         """Batches of `batch_size` documents."""

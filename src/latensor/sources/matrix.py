@@ -9,10 +9,11 @@ import numpy as np
 
 from latensor.arrays import check_positive_int
 from latensor.sources.counts import batch_of, read_counts
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.vocabulary import check_vocabulary
 
 
-class MatrixSource:
+class MatrixSource(KnownDocuments):
     """The rows of a matrix of word counts, as batches.
 
     The entries are checked once. A canonical CSR matrix is not copied: its batches are views of
@@ -58,11 +59,6 @@ class MatrixSource:
     def n_documents(self) -> int:
         """The number of rows."""
         return int(self._matrix.shape[0])
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        """The words of the columns, where they are known."""
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         """Batches of at most `batch_size` rows."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from latensor.exceptions import InvalidInputError
 from latensor.sources.batching import Batching
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.source import DocumentSource
 from latensor.sources.temporary_copy import TemporaryCopy
 from latensor.sources.tokens import Numbering, Tokenizer
@@ -182,7 +183,7 @@ class TextSource:
         )
 
 
-class _CountedTexts:
+class _CountedTexts(KnownDocuments):
     """Texts as counts of the words that a numbering knows; tokenized on each pass."""
 
     def __init__(
@@ -204,14 +205,6 @@ class _CountedTexts:
     @property
     def n_features(self) -> int:
         return len(self._numbering) if self._vocabulary is None else len(self._vocabulary)
-
-    @property
-    def n_documents(self) -> int | None:
-        return self._n_documents
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         batching = Batching(self._batch_size)

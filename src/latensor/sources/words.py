@@ -12,6 +12,7 @@ import numpy as np
 from latensor.arrays import check_positive_int
 from latensor.exceptions import InvalidInputError
 from latensor.sources.counts import canonical
+from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.source import DocumentSource
 from latensor.sources.stop_words import ENGLISH
 
@@ -110,7 +111,7 @@ class WordChoice:
         return kept
 
 
-class SelectedWords:
+class SelectedWords(KnownDocuments):
     """Some of the words of another source, in a new order.
 
     Parameters
@@ -128,19 +129,9 @@ class SelectedWords:
         self._vocabulary = vocabulary
 
     @property
-    def n_features(self) -> int:
-        """The number of words kept."""
-        return self._n_features
-
-    @property
     def n_documents(self) -> int | None:
         """The number of documents of the source: those that have lost all words count."""
         return self._source.n_documents
-
-    @property
-    def vocabulary(self) -> list[str] | None:
-        """The words kept, where they have names."""
-        return self._vocabulary
 
     def __iter__(self) -> Iterator[Any]:
         """The source's batches with fewer columns."""

@@ -17,10 +17,7 @@ from typing import Any
 from latensor.arrays import Array, Namespace, check_finite, is_complex, matmul, resolve, to_host
 from latensor.tensors.contractible import DirectSweep, Sweep
 from latensor.tensors.operands import check_factors, check_operands
-from latensor.tensors.size import MAX_SIZE, check_size
-
-# Entries of the largest temporary array in a long sum: 64 MiB of float64.
-_BLOCK_ENTRIES = 1 << 23
+from latensor.tensors.size import BLOCK_ENTRIES, MAX_SIZE, check_size
 
 
 class FactoredTensor(ABC):
@@ -71,7 +68,7 @@ class FactoredTensor(ABC):
         return resolve(reference=self.reference)[0]
 
     def _blocks(self, entries_per_term: int) -> Iterator[slice]:
-        step = max(1, _BLOCK_ENTRIES // max(1, entries_per_term))
+        step = max(1, BLOCK_ENTRIES // max(1, entries_per_term))
         for start in range(0, self.n_terms, step):
             yield slice(start, min(start + step, self.n_terms))
 

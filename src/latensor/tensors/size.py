@@ -9,6 +9,8 @@ from latensor.exceptions import InvalidInputError
 
 # Entries of the largest dense result that is made without asking: 1 GiB of float64.
 MAX_SIZE = 1 << 27
+# Numbers of the largest temporary array of a long sum: 64 MiB of float64.
+BLOCK_ENTRIES = 1 << 23
 
 
 def check_size(shape: tuple[int, ...], dtype: Any, max_size: int, what: str) -> None:

@@ -20,10 +20,8 @@ from latensor.exceptions import InvalidInputError
 from latensor.tensors.coordinates import sort_rows
 from latensor.tensors.fibres import FibreTree, Nonzeros, by_length
 from latensor.tensors.operands import check_operands
-from latensor.tensors.size import check_size
+from latensor.tensors.size import BLOCK_ENTRIES, check_size
 
-# Numbers of the largest temporary array: 64 MiB of float64.
-_BLOCK_ENTRIES = 1 << 23
 # A dense product makes about this many multiplications in the time of a sparse one.
 _DENSE_ADVANTAGE = 30
 
@@ -201,10 +199,10 @@ def _contract_all(nonzeros: Nonzeros, given: Sequence[Array | None]) -> Array:
     flat, shifts, widths = _flatten(tree, nonzeros.shape, given)
     level_widths = tuple(int(w) for w in widths[1:])
     size = math.prod(level_widths)
-    blocks = [(block, tree.root_nodes(block)) for block in tree.blocks(_BLOCK_ENTRIES, size)]
+    blocks = [(block, tree.root_nodes(block)) for block in tree.blocks(BLOCK_ENTRIES, size)]
     widest = tree.levels[int(np.argmax(level_widths))]
     rows = max(nodes.stop - nodes.start for _, nodes in blocks)
-    if rows > 1 and rows * size > 4 * _BLOCK_ENTRIES and max(level_widths) > 1:
+    if rows > 1 and rows * size > 4 * BLOCK_ENTRIES and max(level_widths) > 1:
         return _contract_halves(nonzeros, given, int(widest or 0))
     matrix = _as_matrix(given[root]).astype(flat.dtype, copy=False)
     total = np.zeros((matrix.shape[1], size), flat.dtype)
@@ -299,7 +297,7 @@ def unfold_gram(nonzeros: Nonzeros, mode: int, max_size: int) -> Array:
     if _DENSE_ADVANTAGE * np.dot(lengths, lengths) < float(dimension) ** 2 * columns:
         return (matrix @ matrix.conj().T).toarray().astype(nonzeros.dtype, copy=False)
     gram = np.zeros((dimension, dimension), wide)
-    step = max(1, _BLOCK_ENTRIES // dimension)
+    step = max(1, BLOCK_ENTRIES // dimension)
     for start in range(0, columns, step):
         block = matrix[:, start : start + step].toarray()
         gram += block @ block.conj().T

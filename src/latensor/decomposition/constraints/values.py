@@ -54,26 +54,12 @@ class Nonnegative:
 
 
 @dataclass(frozen=True)
-class Simplex:
+class Simplex(Nonnegative):
     """No entry below zero, and columns that add up to one: fractions of a whole.
 
-    The weights carry the size, so that up to it this is nonnegativity.
+    The weights carry the size, so that up to it this is nonnegativity; the sum is made one at the
+    end.
     """
-
-    signed = False
-    penalized = False
-
-    def nearest(self, column: Any, weight: float) -> Any:
-        """The positive part; the sum is made one at the end."""
-        return np.maximum(column, 0.0)
-
-    def penalty(self, column: Any) -> float:
-        """Nothing."""
-        return 0.0
-
-    def holds(self, column: Any) -> bool:
-        """Whether no entry is below zero."""
-        return bool(np.all(column >= 0))
 
 
 @dataclass(frozen=True)

@@ -34,31 +34,23 @@ _LEAST_SQUARES = {
 
 def with_cp_gradient(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """`decompose`, for tensors that are being followed too."""
-
-    @functools.wraps(function)
-    def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
-        tensor = _first(arguments, options)
-        if not requires_gradient(tensor):
-            return _without_gradient(function, tensor, arguments, options)
-        followed: Result = _differentiable(
-            function, arguments, options, _cp_arrays, _cp_rule, _cp_result
-        )
-        return followed
-
-    return wrapped
+    return _with_gradient(function, _cp_arrays, _cp_rule, _cp_result)
 
 
 def with_tucker_gradient(function: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """`tucker`, for tensors that are being followed too."""
+    return _with_gradient(function, _tucker_arrays, _tucker_rule, _tucker_result)
 
+
+def _with_gradient(
+    function: Callable[Parameters, Result], *parts: Callable[..., Any]
+) -> Callable[Parameters, Result]:
     @functools.wraps(function)
     def wrapped(*arguments: Parameters.args, **options: Parameters.kwargs) -> Result:
         tensor = _first(arguments, options)
         if not requires_gradient(tensor):
             return _without_gradient(function, tensor, arguments, options)
-        followed: Result = _differentiable(
-            function, arguments, options, _tucker_arrays, _tucker_rule, _tucker_result
-        )
+        followed: Result = _differentiable(function, arguments, options, *parts)
         return followed
 
     return wrapped

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import scipy
 
 from latensor.arrays import Array, RandomState, generator, like, one_blas_thread, to_host
 from latensor.arrays.guests import with_guests
@@ -338,12 +339,10 @@ class _Fit:
 
 def _same(one: Factors, other: Factors) -> bool:
     """Whether two fits have the same components, up to order, sign and scale."""
-    from scipy.optimize import linear_sum_assignment
-
     product = np.ones((one.middle.shape[-1],) * 2)
     for first, second in ((one.loadings, other.loadings), (one.columns, other.columns)):
         product = product * np.abs(_unit_columns(first[0]).T @ _unit_columns(second[0]))
-    rows, columns = linear_sum_assignment(-product)
+    rows, columns = scipy.optimize.linear_sum_assignment(-product)
     return bool(product[rows, columns].min() > _SAME**2)
 
 

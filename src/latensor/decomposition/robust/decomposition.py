@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import is_array, is_complex, like, machine_epsilon, to_host
+from latensor.arrays import is_complex, like, machine_epsilon, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.guests import with_guests
 from latensor.arrays.threads import one_blas_thread
@@ -17,15 +17,12 @@ from latensor.decomposition.result import Status
 from latensor.decomposition.robust.entries import Entries
 from latensor.decomposition.robust.low_rank import Fit, parameters
 from latensor.decomposition.robust.search import fit_any, fit_given
-from latensor.decomposition.setup import as_tensor, warn_of_zero
+from latensor.decomposition.setup import ONE_THREAD, as_tensor, truth_values, warn_of_zero
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
-
-# Entries up to which everything runs on one BLAS thread.
-_ONE_THREAD = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,7 +137,7 @@ def robust_pca(
     exponent = int(np.frexp(largest)[1])
     values = np.ldexp(host.astype(np.float64), -exponent)
     entries = Entries(values, observed, machine_epsilon(data.reference) > 1e-10)
-    with one_blas_thread(host.size <= _ONE_THREAD):
+    with one_blas_thread(host.size <= ONE_THREAD):
         found = fit_any(entries) if ranks is None else fit_given(entries, ranks)
     if found.status is not Status.CONVERGED:
         warn_caller(f"robust_pca: {found.status}", ConvergenceWarning)
@@ -150,12 +147,7 @@ def robust_pca(
 def _read_mask(mask: Any, shape: tuple[int, ...]) -> Any:
     if mask is None:
         return None
-    host = np.asarray(to_host(mask) if is_array(mask) else mask)
-    if host.shape != shape:
-        raise InvalidInputError(f"mask has shape {host.shape}, but the tensor {shape}")
-    if host.dtype.kind not in "biuf" or not np.isin(host, (0, 1)).all():
-        raise InvalidInputError("mask must hold truth values, True where an entry was observed")
-    observed = host.astype(bool)
+    observed = truth_values(mask, shape).astype(bool)
     for mode in range(len(shape)):
         others = tuple(k for k in range(len(shape)) if k != mode)
         hidden = np.flatnonzero(~observed.any(axis=others))

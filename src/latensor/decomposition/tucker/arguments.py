@@ -11,14 +11,13 @@ import numpy as np
 from latensor.arrays import (
     Array,
     check_mode,
-    is_array,
     is_complex,
     like,
     resolve,
     to_host,
 )
 from latensor.arrays.checks import refuse_nonfinite
-from latensor.decomposition.setup import check_limits
+from latensor.decomposition.setup import check_limits, truth_values
 from latensor.decomposition.tucker.orthogonal import Truncation
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -156,11 +155,7 @@ def read_mask(mask: Any, data: DenseTensor, rule: Truncation) -> Array | None:
 
     None where all entries are observed.
     """
-    host = np.asarray(to_host(mask) if is_array(mask) else mask)
-    if host.shape != tuple(data.shape):
-        raise InvalidInputError(f"mask has shape {host.shape}, but the tensor {tuple(data.shape)}")
-    if host.dtype.kind not in "biuf" or not np.isin(host, (0, 1)).all():
-        raise InvalidInputError("mask must hold truth values, True where an entry was observed")
+    host = truth_values(mask, tuple(data.shape))
     ranks = [rule.ranks.get(m, d) for m, d in enumerate(data.shape)]
     needed = prod(ranks) + sum((data.shape[m] - r) * r for m, r in rule.ranks.items())
     observed = int(host.sum())

@@ -10,8 +10,8 @@ from latensor.diagnostics.findings import (
     CAUTION,
     GOOD,
     Findings,
-    Statement,
-    present,
+    Said,
+    finding,
     shown_spectrum,
 )
 from latensor.value_files import storable
@@ -62,72 +62,62 @@ class CommunityCertificate(Findings):
         many = "communities" if self.n_components > 1 else "community"
         return f"{self.n_components} {many} of {self.n_nodes:,} nodes, from a {self.method} start"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            _size(self), _conditioning(self), _likelihood(self), _pieces(self), _steps(self)
+    @finding("Size")
+    def _size(self) -> Said:
+        text = (
+            f"{self.n_nodes:,} nodes with {self.mean_degree:.3g} edges each on average; "
+            f"{100 * self.mixed:.3g} % of them belong to several communities."
+        )
+        if not self.is_small:
+            return GOOD, text
+        return CAUTION, (
+            text
+            + " Too few nodes or edges for third moments: memberships come from eigenvectors and "
+            "the likelihood."
         )
 
+    @finding("Moments")
+    def _conditioning(self) -> Said | None:
+        if self.unseen:
+            return CAUTION, self.unseen + "."
+        if math.isnan(self.condition):
+            return None
+        text = f"second moments of stars have a condition number of {self.condition:.3g}."
+        limit = max(self.n_nodes, 1) ** 0.5
+        if self.condition < limit:
+            return GOOD, text
+        return CAUTION, (
+            text + f" Some communities are hard to tell apart (spectrum "
+            f"{shown_spectrum(self.spectrum)} of the largest)."
+        )
 
-def _size(found: CommunityCertificate) -> Statement:
-    text = (
-        f"{found.n_nodes:,} nodes with {found.mean_degree:.3g} edges each on average; "
-        f"{100 * found.mixed:.3g} % of them belong to several communities."
-    )
-    if not found.is_small:
-        return Statement("Size", GOOD, text)
-    return Statement(
-        "Size",
-        CAUTION,
-        text + " Too few nodes or edges for third moments: memberships come from eigenvectors and "
-        "the likelihood.",
-    )
+    @finding("Likelihood")
+    def _likelihood(self) -> Said | None:
+        if self.n_components == 1:
+            return None
+        text = (
+            f"communities raise the log-likelihood by {self.gain:.3g} times what naming the "
+            "community of every node costs."
+        )
+        if self.gain > _GAIN:
+            return GOOD, text
+        chance = " Networks without communities reach 0.5 to 1.1."
+        if self.gain > _CHANCE:
+            return CAUTION, text + chance
+        return BAD, text + chance + " There may be none."
 
+    @finding("Connection")
+    def _pieces(self) -> Said | None:
+        if not self.isolated and self.pieces <= 1:
+            return None
+        text = f"the network has {self.pieces} connected components"
+        if self.isolated:
+            text += f" and {self.isolated} nodes without edges, which are kept with the average"
+            text += " membership"
+        return CAUTION, text + ": edges say nothing across them."
 
-def _conditioning(found: CommunityCertificate) -> Statement | None:
-    if found.unseen:
-        return Statement("Moments", CAUTION, found.unseen + ".")
-    if math.isnan(found.condition):
-        return None
-    text = f"second moments of stars have a condition number of {found.condition:.3g}."
-    limit = max(found.n_nodes, 1) ** 0.5
-    if found.condition < limit:
-        return Statement("Moments", GOOD, text)
-    return Statement(
-        "Moments",
-        CAUTION,
-        text + f" Some communities are hard to tell apart (spectrum "
-        f"{shown_spectrum(found.spectrum)} of the largest).",
-    )
-
-
-def _likelihood(found: CommunityCertificate) -> Statement | None:
-    if found.n_components == 1:
-        return None
-    text = (
-        f"communities raise the log-likelihood by {found.gain:.3g} times what naming the community "
-        "of every node costs."
-    )
-    if found.gain > _GAIN:
-        return Statement("Likelihood", GOOD, text)
-    chance = " Networks without communities reach 0.5 to 1.1."
-    if found.gain > _CHANCE:
-        return Statement("Likelihood", CAUTION, text + chance)
-    return Statement("Likelihood", BAD, text + chance + " There may be none.")
-
-
-def _pieces(found: CommunityCertificate) -> Statement | None:
-    if not found.isolated and found.pieces <= 1:
-        return None
-    text = f"the network has {found.pieces} connected components"
-    if found.isolated:
-        text += f" and {found.isolated} nodes without edges, which are kept with the average"
-        text += " membership"
-    return Statement("Connection", CAUTION, text + ": edges say nothing across them.")
-
-
-def _steps(found: CommunityCertificate) -> Statement | None:
-    if found.converged:
-        return None
-    return Statement("Refinement", CAUTION, "memberships still moved when the refinement ended.")
+    @finding("Refinement")
+    def _steps(self) -> Said | None:
+        if self.converged:
+            return None
+        return CAUTION, "memberships still moved when the refinement ended."

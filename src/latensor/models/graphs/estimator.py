@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -16,11 +16,18 @@ from latensor.datasets.graphs import draw_edges
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.model import Answer, Frame
-from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    FLAG,
+    Choice,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.row_input import row_source
 from latensor.exceptions import InvalidInputError
 from latensor.models.graphs.certificate import CommunityCertificate
-from latensor.models.graphs.model import BlockModel, GraphState
+from latensor.models.graphs.model import LEAST, BlockModel, GraphState
 from latensor.models.graphs.spectral import normalized_rows
 from latensor.models.graphs.sums import explained
 from latensor.moments.batch import Batch, Kind
@@ -31,10 +38,10 @@ from latensor.whole_files import PathLike
 
 # Steps towards the memberships of nodes with given edges.
 _STEPS = 30
-_LEAST = 1e-10
 
 
-class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class MixedMembershipBlockModel(RefinementParameters, ClusterMixin, LatentEstimator):  # type: ignore[misc]
     """Communities of a network: memberships of its nodes, and how often communities are linked.
 
     The edges from i to j are Poisson with mean W_i' B W_j, W_i being the memberships of a node
@@ -81,17 +88,15 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
     ((200, 2), (2, 2))
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
-        "alpha0": (Interval(numbers.Real, 0),),
-        "degree_corrected": (Choice((True, False)),),
-        "directed": (Choice(("auto", True, False)),),
-        "start": (Choice(("auto", "tensor", "spectral")),),
-        "refine": REFINE,
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "tol": (Interval(numbers.Real, 0),),
-        "n_jobs": N_JOBS,
-    }
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    alpha0: float = parameter(0.5, AT_LEAST_ZERO)
+    degree_corrected: bool = parameter(True, FLAG)
+    directed: bool | str = parameter("auto", Choice(("auto", True, False)))
+    start: str = parameter("auto", Choice(("auto", "tensor", "spectral")))
+    max_iter: int = parameter(60, AT_LEAST_ONE)
+    tol: float = parameter(1e-3, AT_LEAST_ZERO)
+
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "membership_",
@@ -111,35 +116,9 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
         "a network is one sample, whose nodes all depend on each other: call fit on the whole "
         "network"
     )
-    node_names_: list[Any] | None
     _input_names: ClassVar[tuple[str, ...]] = ("node_names_",)
     _takes_sparse: ClassVar[bool] = True
     _min_samples: ClassVar[int] = 2
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        alpha0: float = 0.5,
-        degree_corrected: bool = True,
-        directed: bool | str = "auto",
-        start: str = "auto",
-        refine: int | str = "auto",
-        max_iter: int = 60,
-        tol: float = 1e-3,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.alpha0 = alpha0
-        self.degree_corrected = degree_corrected
-        self.directed = directed
-        self.start = start
-        self.refine = refine
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ fitting
     def fit(  # type: ignore[override]
@@ -186,9 +165,9 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
             kept = np.maximum(counts - np.maximum(1 - alpha, 0.0), 0.0)
             few = ~(kept.sum(axis=1) > 0)
             kept[few] = counts[few]
-            own = np.maximum(normalized_rows(kept / np.maximum(expected, _LEAST)), _LEAST)
+            own = np.maximum(normalized_rows(kept / np.maximum(expected, LEAST)), LEAST)
         none = np.diff(rows.indptr) == 0
-        own[none] = np.maximum(alpha, _LEAST) / np.maximum(alpha, _LEAST).sum()
+        own[none] = np.maximum(alpha, LEAST) / np.maximum(alpha, LEAST).sum()
         return normalized_rows(own)
 
     def predict(self, X: object) -> Array:
@@ -252,7 +231,7 @@ class MixedMembershipBlockModel(ClusterMixin, LatentEstimator):  # type: ignore[
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         if isinstance(X, Partitioned):
-            self.node_names_ = None
+            self.node_names_: list[Any] | None = None
             source = row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
         else:
             source = self._whole(X)

@@ -45,7 +45,7 @@ _TRIAL_STEPS = 6
 # Steps towards a common scale of the communities, in every step of the refinement.
 _SCALE_STEPS = 3
 # The smallest weight and rate: no edge is impossible.
-_LEAST = 1e-10
+LEAST = 1e-10
 
 
 @storable
@@ -91,7 +91,7 @@ def _common_scale(weights: Array) -> Array:
     for _ in range(_SCALE_STEPS):
         scaled = weights * factors
         sizes = normalized_rows(scaled)[scaled.sum(axis=1) > 0].sum(axis=0)
-        factors = factors * np.maximum(sizes, _LEAST) / np.maximum(scaled.sum(axis=0), _LEAST)
+        factors = factors * np.maximum(sizes, LEAST) / np.maximum(scaled.sum(axis=0), LEAST)
     return factors / float(factors.max() or 1.0)
 
 
@@ -303,7 +303,7 @@ class BlockModel(Model[GraphState]):
             found["corners"] = successive_projection(values, vectors / scale[:, None], k)
         if n <= _SMALL:
             # Without regularization: a random walk's slowest directions.
-            scale = 1 / np.sqrt(np.maximum(degrees, _LEAST))
+            scale = 1 / np.sqrt(np.maximum(degrees, LEAST))
             scale[~linked] = 0.0
             loop = run.loop("random walk")
             vectors = leading_eigenvectors(product, n, k, rng, loop, signed=True)[1]
@@ -317,7 +317,7 @@ class BlockModel(Model[GraphState]):
     def _started(self, run: Run, nodes: Nodes, membership: Array, degrees: Array) -> GraphState:
         """Weights and rates that go with memberships."""
         activity = degrees / degrees.mean() if self.degree_corrected else np.ones(len(degrees))
-        weights = np.maximum(membership, _LEAST) * activity[:, None]
+        weights = np.maximum(membership, LEAST) * activity[:, None]
         block = self._block(run, nodes, weights)
         return GraphState(membership, weights, block, self.alpha0 * membership.mean(axis=0))
 
@@ -352,16 +352,16 @@ class BlockModel(Model[GraphState]):
         # Nodes with hardly an edge keep what these say, without a prior.
         few = ~(kept.sum(axis=1) > 0)
         kept[few] = counts[few]
-        raw = kept / np.maximum(expected, _LEAST)
+        raw = kept / np.maximum(expected, LEAST)
         if self.degree_corrected:
             raw = raw * _common_scale(raw)
         before, membership = membership, normalized_rows(raw)
         moved = float(np.abs(membership - before).sum(axis=1).mean()) / 2
         weights = raw if self.degree_corrected else membership
-        weights = np.maximum(weights / weights.sum() * len(weights), _LEAST)
+        weights = np.maximum(weights / weights.sum() * len(weights), LEAST)
         sizes = weights.sum(axis=0)
-        block = found["block"] / np.maximum(np.outer(sizes, sizes), _LEAST)
-        block = np.maximum(block, _LEAST * max(float(block.max()), _LEAST))
+        block = found["block"] / np.maximum(np.outer(sizes, sizes), LEAST)
+        block = np.maximum(block, LEAST * max(float(block.max()), LEAST))
         return GraphAscent(GraphState(membership, weights, block, alpha), history, moved)
 
     def _value(self, logs: float, weights: Array, block: Array) -> float:
@@ -380,12 +380,9 @@ class BlockModel(Model[GraphState]):
         found = inverse @ cross @ inverse
         found = (found + found.T) / 2
         # A start: rates far below the mean would never grow.
-        mean = cross.sum() / max(float(weights.sum()) ** 2, _LEAST)
+        mean = cross.sum() / max(float(weights.sum()) ** 2, LEAST)
         return np.maximum(found, 0.05 * mean)
 
     def order(self, frame: Frame, state: GraphState) -> Array:
         sizes = state.membership.sum(axis=0)
         return np.argsort(-np.round(sizes / sizes.max(), 9), kind="stable")
-
-    def permuted(self, state: GraphState, order: Array) -> GraphState:
-        return state.permuted(order)

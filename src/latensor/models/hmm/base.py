@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,16 +12,17 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
 from latensor.estimation.base import LatentEstimator, while_open
-from latensor.estimation.model import Answer, Effort, Frame
+from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import ParameterInterval
 from latensor.estimation.parameters import (
     ALGORITHM,
+    AT_LEAST_ZERO,
     N_COMPONENTS,
-    N_JOBS,
-    REFINE,
+    VERBOSE,
     Choice,
     Interval,
-    Range,
+    RefinementParameters,
+    parameter,
 )
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.certificate import HMMCertificate
@@ -53,18 +54,24 @@ class Letters:
         return f"a string of the letters {self.letters!r}"
 
 
-class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
+@dataclass(eq=False, repr=False)
+class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentEstimator):
     """Base of the hidden Markov models as users meet them.
 
-    A subclass stores its parameters in `__init__`, and gives `_model`, `_letters` (the attribute
+    A subclass lists its parameters, and gives `_model`, `_letters` (the attribute
     of every letter of `init_params`), `_read_rows`, `_reader`, and what inference needs.
     """
 
-    views: str
-    algorithm: Any
+    n_components: int | str = parameter(1, *N_COMPONENTS)
+    _: KW_ONLY
+    algorithm: Any = parameter("auto", *ALGORITHM)
+    views: str = parameter("auto", Choice(("auto", "lag", "window")))
+    max_iter: int = parameter(300, Interval(numbers.Integral, 0))
+    tol: float = parameter(5e-7, AT_LEAST_ZERO)
+    verbose: int = parameter(0, *VERBOSE)
+
     init_params: str
     params: str
-    verbose: Any
     _letters: ClassVar[Mapping[str, str]] = {}
     _input_names: ClassVar[tuple[str, ...]] = ("_given_values",)
     # Rows of the sample on which EM runs, at most. Where half of the rows do not see the slowest
@@ -73,16 +80,6 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
     # Blocks of rows are cut to be resampled: one for each group will do.
     _units_per_group: ClassVar[int] = 1
     _allows_missing: ClassVar[bool] = True
-    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {
-        "n_components": N_COMPONENTS,
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "views": (Choice(("auto", "lag", "window")),),
-        "max_iter": (Interval(numbers.Integral, 0),),
-        "tol": (Interval(numbers.Real, 0),),
-        "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
-        "n_jobs": N_JOBS,
-    }
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "startprob_",
@@ -246,9 +243,6 @@ class HiddenMarkovEstimator(HiddenMarkovInference, LatentEstimator):
         if not self.verbose:
             return None
         return lambda name, number: print(f"{type(self).__name__}: pass {number} ({name})")
-
-    def _effort(self) -> Effort:
-        return Effort(self.refine, self.max_iter, self.tol)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         model: ChainModel = self._model()  # type: ignore[assignment]

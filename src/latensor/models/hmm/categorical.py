@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.arrays.randomness import RandomState
 from latensor.datasets.sequences import check_stochastic, draw_symbols
 from latensor.estimation.model import Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import AT_LEAST_ONE, Choice, parameter
 from latensor.estimation.run import Run
 from latensor.models.hmm.base import HiddenMarkovEstimator, Letters
 from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
@@ -100,6 +98,7 @@ class SymbolModel(ChainModel):
         return {"emissionprob": emission.probabilities}
 
 
+@dataclass(eq=False, repr=False)
 class CategoricalHMM(HiddenMarkovEstimator):
     """States behind sequences of symbols 0..d-1 (monograph 4.3).
 
@@ -156,12 +155,11 @@ class CategoricalHMM(HiddenMarkovEstimator):
     ((3, 3), (3, 10))
     """
 
-    _parameters = {  # noqa: RUF012
-        **HiddenMarkovEstimator._parameters,
-        "n_features": (Choice((None,)), Interval(numbers.Integral, 1)),
-        "init_params": (Letters("ste"),),
-        "params": (Letters("ste"),),
-    }
+    _: KW_ONLY
+    n_features: int | None = parameter(None, Choice((None,)), AT_LEAST_ONE)
+    init_params: str = parameter("ste", Letters("ste"))
+    params: str = parameter("ste", Letters("ste"))
+
     _fitted_names = HiddenMarkovEstimator._fitted_names | {"emissionprob_"}
     _same_to_merge = (*HiddenMarkovEstimator._same_to_merge, "n_features_")
     _input_names = (*HiddenMarkovEstimator._input_names, "n_features_")
@@ -170,36 +168,6 @@ class CategoricalHMM(HiddenMarkovEstimator):
         {"startprob": PROBABILITY, "transmat": PROBABILITY, "emissionprob": PROBABILITY},
         "emissionprob",
     )
-    n_features_: int
-
-    def __init__(
-        self,
-        n_components: int | str = 1,
-        *,
-        n_features: int | None = None,
-        init_params: str = "ste",
-        params: str = "ste",
-        algorithm: Any = "auto",
-        refine: int | str = "auto",
-        views: str = "auto",
-        max_iter: int = 300,
-        tol: float = 5e-7,
-        verbose: int = 0,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.n_features = n_features
-        self.init_params = init_params
-        self.params = params
-        self.algorithm = algorithm
-        self.refine = refine
-        self.views = views
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _model(self) -> SymbolModel:
         return SymbolModel(

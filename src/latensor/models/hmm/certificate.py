@@ -5,16 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from latensor.diagnostics.findings import (
-    BAD,
-    CAUTION,
-    GOOD,
-    Findings,
-    Statement,
-    listed,
-    present,
-    seen_in_halves,
-)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding, listed
 from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
@@ -75,20 +66,6 @@ class HMMCertificate(Findings):
     _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "fit", "conditioning", "starts"})
 
     @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings in plain words, each with a level."""
-        return present(
-            seen_in_halves(self.in_halves),
-            self._noise(),
-            self._fit(),
-            self._dependence(),
-            self._conditioning(),
-            self._starts(),
-            self._convergence(),
-            self._constant(),
-        )
-
-    @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
         states = "hidden state" + "s" * (self.n_components > 1)
@@ -96,9 +73,10 @@ class HMMCertificate(Findings):
         data = f"{self.n_rows:,} rows in {self.n_sequences:,} {sequences}"
         return f"{self.n_components} {states} of {data}"
 
-    def _noise(self) -> Statement:
+    @finding("noise")
+    def _noise(self) -> Said:
         if self.n_components == 1:
-            return Statement("noise", GOOD, "One state needs no direction.")
+            return GOOD, "One state needs no direction."
         value = self.strength
         level = GOOD if value >= _FIRM else CAUTION if value >= _DOUBTFUL else BAD
         tail = {
@@ -110,18 +88,13 @@ class HMMCertificate(Findings):
         # A refined model may be right where its moments are not: the likelihood decides then.
         if level == BAD and self.converged is not None:
             level = CAUTION
-        return Statement(
-            "noise", level, f"The weakest direction is {value:.2g} times its noise: {tail}."
-        )
+        return level, f"The weakest direction is {value:.2g} times its noise: {tail}."
 
-    def _fit(self) -> Statement | None:
+    @finding("fit")
+    def _fit(self) -> Said | None:
         fraction = self.off_diagonal
         if fraction != fraction:  # NaN: there was no third moment to explain
-            return Statement(
-                "fit",
-                CAUTION,
-                "The moments cannot give so many states: only random starts were tried.",
-            )
+            return CAUTION, "The moments cannot give so many states: only random starts were tried."
         level = GOOD if fraction < _FITS else CAUTION if fraction < _MISFITS else BAD
         if level == BAD and self.converged is not None:
             level = CAUTION
@@ -130,45 +103,42 @@ class HMMCertificate(Findings):
             CAUTION: "noise, or neighbours that depend on each other beyond the states",
             BAD: "the moments do not show these states",
         }[level]
-        return Statement(
-            "fit", level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
-        )
+        return level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
 
-    def _dependence(self) -> Statement | None:
+    @finding("dependence")
+    def _dependence(self) -> Said | None:
         value = self.dependence
         if value != value:
             return None
         if value < _FITS:
-            return Statement("dependence", GOOD, "Rows look independent given the states.")
+            return GOOD, "Rows look independent given the states."
         text = (
             f"A row is correlated by {value:.2g} with the one before beyond what the states "
             "predict: drift, repeated rows or too few states."
         )
         if self.in_halves and self.rows_alone >= _ERRORS:
-            return Statement(
-                "dependence",
-                GOOD,
+            return GOOD, (
                 f"{text} The states are more than a summary of that: rows of other sequences tell "
-                f"all apart without their order (by {self.rows_alone:.3g} standard errors).",
+                f"all apart without their order (by {self.rows_alone:.3g} standard errors)."
             )
         text += " The states are a summary of that, not what made the sequences"
         if self.rows_alone < _ERRORS:
             text += ": rows of other sequences do not tell all of them apart without their order"
-        return Statement("dependence", CAUTION, f"{text}.")
+        return CAUTION, f"{text}."
 
-    def _conditioning(self) -> Statement | None:
+    @finding("conditioning")
+    def _conditioning(self) -> Said | None:
         if self.condition != self.condition or self.n_components == 1:
             return None
         level = GOOD if self.condition < _CONDITION else CAUTION
         tail = "well conditioned" if level == GOOD else "similar states may be confused"
-        return Statement(
-            "conditioning",
-            level,
+        return level, (
             f"The strongest link of past and future is {self.condition:.3g} times the weakest: "
-            f"{tail}.",
+            f"{tail}."
         )
 
-    def _starts(self) -> Statement | None:
+    @finding("starts")
+    def _starts(self) -> Said | None:
         if len(self.trials) < 2:
             return None
         best = max(self.trials.values())
@@ -176,31 +146,25 @@ class HMMCertificate(Findings):
         listing = ", ".join(close)
         rest = [value for name, value in self.trials.items() if not name.startswith("random")]
         if self.start.startswith("random") and best > max(rest, default=best) + _SAME:
-            return Statement(
-                "starts",
-                CAUTION,
+            return CAUTION, (
                 f"A random start ({self.start}) ended highest, above those of the moments: the "
-                "model is not the whole truth about these sequences. Compare several seeds.",
+                "model is not the whole truth about these sequences. Compare several seeds."
             )
-        return Statement("starts", GOOD, f"Of the starts these ended highest: {listing}.")
+        return GOOD, f"Of the starts these ended highest: {listing}."
 
-    def _constant(self) -> Statement | None:
-        if not self.constant_features:
-            return None
-        return Statement(
-            "constant columns",
-            CAUTION,
-            f"Column {listed(self.constant_features)} does not vary: it says nothing about the "
-            "states, and its variance is min_covar. Leave it out.",
-        )
-
-    def _convergence(self) -> Statement | None:
+    @finding("convergence")
+    def _convergence(self) -> Said | None:
         if self.converged is None:
             return None
         if self.converged:
-            return Statement("convergence", GOOD, f"EM converged after {self.n_iter} passes.")
-        return Statement(
-            "convergence",
-            CAUTION,
-            f"EM had not converged after {self.n_iter} passes: raise max_iter.",
+            return GOOD, f"EM converged after {self.n_iter} passes."
+        return CAUTION, f"EM had not converged after {self.n_iter} passes: raise max_iter."
+
+    @finding("constant columns")
+    def _constant(self) -> Said | None:
+        if not self.constant_features:
+            return None
+        return CAUTION, (
+            f"Column {listed(self.constant_features)} does not vary: it says nothing about the "
+            "states, and its variance is min_covar. Leave it out."
         )

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array, to_host
-from latensor.arrays.randomness import RandomState
 from latensor.datasets.sequences import draw_points
 from latensor.estimation.model import Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, parameter
 from latensor.estimation.run import Run
 from latensor.estimation.samples import read_samples
 from latensor.exceptions import InvalidInputError
@@ -38,8 +36,6 @@ from latensor.sources.rows import RowReader
 
 # Cells per state, and their number where the states are still to be counted.
 _CELLS_PER_STATE, _CELLS = 4, 32
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -93,7 +89,7 @@ class PointModel(ChainModel):
         return {"code": cells, "family": family}
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.row_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.row_limit, self.n_features)
 
     def design(self, frame: Frame) -> GaussianFamily:
         family: GaussianFamily = frame["family"]
@@ -132,6 +128,7 @@ class PointModel(ChainModel):
         return {"means": emission.means, "covariances": emission.covariances}
 
 
+@dataclass(eq=False, repr=False)
 class GaussianHMM(HiddenMarkovEstimator):
     """States behind sequences of points, each with a Gaussian of its own (monograph 4.3).
 
@@ -192,13 +189,12 @@ class GaussianHMM(HiddenMarkovEstimator):
     ((3, 2), (3, 2, 2))
     """
 
-    _parameters = {  # noqa: RUF012
-        **HiddenMarkovEstimator._parameters,
-        "covariance_type": (Choice(COVARIANCE_TYPES),),
-        "min_covar": (Interval(numbers.Real, 0),),
-        "init_params": (Letters("stmc"),),
-        "params": (Letters("stmc"),),
-    }
+    covariance_type: str = parameter("diag", Choice(COVARIANCE_TYPES))
+    _: KW_ONLY
+    min_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+    init_params: str = parameter("stmc", Letters("stmc"))
+    params: str = parameter("stmc", Letters("stmc"))
+
     _fitted_names = HiddenMarkovEstimator._fitted_names | {"means_", "covariances_"}
     _letters = {  # noqa: RUF012
         "s": "startprob_",
@@ -206,37 +202,6 @@ class GaussianHMM(HiddenMarkovEstimator):
         "m": "means_",
         "c": "covariances_",
     }
-
-    def __init__(
-        self,
-        n_components: int | str = 1,
-        covariance_type: str = "diag",
-        *,
-        min_covar: float = 1e-6,
-        init_params: str = "stmc",
-        params: str = "stmc",
-        algorithm: Any = "auto",
-        refine: int | str = "auto",
-        views: str = "auto",
-        max_iter: int = 300,
-        tol: float = 5e-7,
-        verbose: int = 0,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.min_covar = min_covar
-        self.init_params = init_params
-        self.params = params
-        self.algorithm = algorithm
-        self.refine = refine
-        self.views = views
-        self.max_iter = max_iter
-        self.tol = tol
-        self.verbose = verbose
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     @property
     def _intervals_of(self) -> Any:  # type: ignore[override]

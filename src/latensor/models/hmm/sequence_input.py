@@ -12,12 +12,10 @@ import scipy.sparse
 
 from latensor.arrays import is_array, read_numpy, to_host
 from latensor.arrays.masked import unmasked
-from latensor.engines import engine_of
-from latensor.estimation.sample_source import as_batches
+from latensor.estimation.sample_source import batched_source
 from latensor.estimation.samples import counts_nothing
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
-from latensor.sources.partitions import Partitioned
 from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.sequences import SequenceReader, batch_parts, cut_sequences
@@ -46,28 +44,26 @@ def sequence_source(
     read : reads rows in memory, and the first batch of a source (True)
     reader : what reads the rows of the batches of a source once the first one is known
     """
-    held = X if isinstance(X, Partitioned) else None
-    batches: Any = as_batches(X, is_sequence_batch)
-    if held is not None:
-        batches = held.heads(Kind.SEQUENCES)
-    if batches is None:
-        parts, weights = cut_sequences(read(X, False), lengths, sample_weight)
-        if not weights.any():
-            raise InvalidInputError("sample_weight is zero for every sequence: give a positive one")
-        units = Batch(parts, weights, np.arange(len(weights), dtype=np.uint64))
-        kept = units if weights.all() else units.take(np.flatnonzero(weights > 0))
-        return Source.of(Kind.SEQUENCES, kept)
-    if lengths is not None or sample_weight is not None:
-        raise InvalidInputError(
-            "lengths and sample_weight cannot be matched to a source: give tuples "
-            "(rows, lengths, sample_weight) in place of batches"
-        )
-    read(batch_parts(first_filled(batches, _is_filled))[0], True)
-    if held is not None:
-        return held.source(Kind.SEQUENCES, SequenceReader(reader()), engine_of(held))
-    # A list holds all its batches at once; whatever makes them anew may use one buffer.
-    copies = not isinstance(batches, list | tuple)
-    return Source(Kind.SEQUENCES, (batches,), SequenceReader(reader()), copies=copies)
+
+    def begin(batches: Any) -> None:
+        if lengths is not None or sample_weight is not None:
+            raise InvalidInputError(
+                "lengths and sample_weight cannot be matched to a source: give tuples "
+                "(rows, lengths, sample_weight) in place of batches"
+            )
+        read(batch_parts(first_filled(batches, _is_filled))[0], True)
+
+    source = batched_source(
+        Kind.SEQUENCES, X, is_sequence_batch, begin, lambda: SequenceReader(reader())
+    )
+    if source is not None:
+        return source
+    parts, weights = cut_sequences(read(X, False), lengths, sample_weight)
+    if not weights.any():
+        raise InvalidInputError("sample_weight is zero for every sequence: give a positive one")
+    units = Batch(parts, weights, np.arange(len(weights), dtype=np.uint64))
+    kept = units if weights.all() else units.take(np.flatnonzero(weights > 0))
+    return Source.of(Kind.SEQUENCES, kept)
 
 
 def _is_filled(given: Any) -> bool:

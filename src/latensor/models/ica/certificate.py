@@ -7,16 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.diagnostics.findings import (
-    BAD,
-    CAUTION,
-    GOOD,
-    Findings,
-    Statement,
-    listed,
-    present,
-    seen_in_halves,
-)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding, listed
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation.model import Answer
 from latensor.models.ica.read_off import Unmixing
@@ -95,132 +86,102 @@ class ICACertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"{self.n_components} sources of {self.n_features} sensors, by {self.method}"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            seen_in_halves(self.in_halves),
-            _identifiable(self),
-            _space(self),
-            _noise(self),
-            _independence(self),
-            _error(self),
-            _conditioning(self),
-            _constant(self),
+    @finding("Identifiable")
+    def _identifiable(self) -> Said:
+        count = len(self.unidentifiable)
+        if count and self.in_halves:
+            return GOOD, (
+                f"by their kurtosis sources {listed(self.unidentifiable)} may be Gaussian, but "
+                "they are not in the half of the samples that did not find them, by kurtosis and "
+                "skewness."
+            )
+        if count == 0:
+            weakest = int(np.argmin(np.abs(self.kurtosis)))
+            return GOOD, (
+                f"no source may be Gaussian; source {weakest} is closest to one (excess kurtosis "
+                f"{self.kurtosis[weakest]:.3g}, known to {self.kurtosis_errors[weakest]:.2g})."
+            )
+        named = listed(self.unidentifiable)
+        if count == 1 and self.noise == "none":
+            return (GOOD if self.n_components > 1 else CAUTION), (
+                f"source {named} is Gaussian as far as these samples tell: it is what the others "
+                "leave, which determines one such source and not two."
+            )
+        if count == 1:
+            return CAUTION, (
+                f"source {named} is Gaussian as far as these samples tell, and so is noise: "
+                "nothing tells the two apart. Lower n_components by one, or give more samples."
+            )
+        return BAD, (
+            f"sources {named} are Gaussian as far as these samples tell: they are not "
+            f"identifiable, any rotation of these {count} fits as well. Lower n_components, or "
+            "give more samples."
         )
 
-
-def _identifiable(found: ICACertificate) -> Statement:
-    count = len(found.unidentifiable)
-    if count and found.in_halves:
-        return Statement(
-            "Identifiable",
-            GOOD,
-            f"by their kurtosis sources {listed(found.unidentifiable)} may be Gaussian, but they "
-            "are not in the half of the samples that did not find them, by kurtosis and skewness.",
+    @finding("Signal space")
+    def _space(self) -> Said | None:
+        if self.angle == 0.0:
+            return None
+        text = (
+            f"sampling turns the {self.n_components} directions of the sources by about "
+            f"{np.degrees(self.angle):.2g} degrees among those of {self.n_features} sensors."
         )
-    if count == 0:
-        weakest = int(np.argmin(np.abs(found.kurtosis)))
-        return Statement(
-            "Identifiable",
-            GOOD,
-            f"no source may be Gaussian; source {weakest} is closest to one (excess kurtosis "
-            f"{found.kurtosis[weakest]:.3g}, known to {found.kurtosis_errors[weakest]:.2g}).",
+        level = level_of(self.angle)
+        if level != BAD:
+            return level, text
+        advice = " What follows varies as much: raise n_components, or give more samples."
+        return BAD, text + advice
+
+    @finding("Noise")
+    def _noise(self) -> Said:
+        text = _NOISE[self.noise]
+        if self.noise in ("isotropic", "diagonal"):
+            text += f", up to {max(self.noise_levels):.2g} of the variance of a source"
+        if np.isnan(self.noise_p_value):
+            if self.noise in ("isotropic", "diagonal"):
+                text += "; too few sensors to check that"
+            return GOOD, f"{text}."
+        if self.noise_p_value > 1e-3:
+            return GOOD, f"{text} (p-value {self.noise_p_value:.2g})."
+        return CAUTION, (
+            f"{text}, although the covariance refutes that (p-value {self.noise_p_value:.1g}): "
+            "noise is of another kind, or samples depend on each other. Sources may be biased."
         )
-    named = listed(found.unidentifiable)
-    if count == 1 and found.noise == "none":
-        return Statement(
-            "Identifiable",
-            GOOD if found.n_components > 1 else CAUTION,
-            f"source {named} is Gaussian as far as these samples tell: it is what the others "
-            "leave, which determines one such source and not two.",
+
+    @finding("Independence")
+    def _independence(self) -> Said | None:
+        if not self.energy_correlation > DEPENDENT:
+            return None
+        return CAUTION, (
+            f"the energies of two sources are correlated by {self.energy_correlation:.2g}: they "
+            "are not independent, and noise cannot be told from what they do to each other."
         )
-    if count == 1:
-        return Statement(
-            "Identifiable",
-            CAUTION,
-            f"source {named} is Gaussian as far as these samples tell, and so is noise: nothing "
-            "tells the two apart. Lower n_components by one, or give more samples.",
+
+    @finding("Separation")
+    def _error(self) -> Said | None:
+        if np.isnan(self.interference):
+            return None
+        text = f"every source holds about {100 * self.interference:.2g} % of another's amplitude."
+        if self.interference < 0.05:
+            return GOOD, text
+        level = CAUTION if self.interference < 0.2 else BAD
+        return level, text + " More samples would separate them better."
+
+    @finding("Sensors")
+    def _conditioning(self) -> Said:
+        text = f"the mixing matrix has condition number {self.condition:.3g}."
+        if self.condition < 100:
+            return GOOD, text
+        return CAUTION, text + " Some sources look alike to all sensors: their noise grows."
+
+    @finding("Constant sensors")
+    def _constant(self) -> Said | None:
+        if not self.constant_features:
+            return None
+        return CAUTION, (
+            f"column {listed(self.constant_features)} does not vary: it says nothing about the "
+            "sources. Leave it out."
         )
-    return Statement(
-        "Identifiable",
-        BAD,
-        f"sources {named} are Gaussian as far as these samples tell: they are not identifiable, "
-        f"any rotation of these {count} fits as well. Lower n_components, or give more samples.",
-    )
-
-
-def _noise(found: ICACertificate) -> Statement:
-    text = _NOISE[found.noise]
-    if found.noise in ("isotropic", "diagonal"):
-        text += f", up to {max(found.noise_levels):.2g} of the variance of a source"
-    if np.isnan(found.noise_p_value):
-        if found.noise in ("isotropic", "diagonal"):
-            text += "; too few sensors to check that"
-        return Statement("Noise", GOOD, f"{text}.")
-    if found.noise_p_value > 1e-3:
-        return Statement("Noise", GOOD, f"{text} (p-value {found.noise_p_value:.2g}).")
-    return Statement(
-        "Noise",
-        CAUTION,
-        f"{text}, although the covariance refutes that (p-value {found.noise_p_value:.1g}): noise "
-        "is of another kind, or samples depend on each other. Sources may be biased.",
-    )
-
-
-def _independence(found: ICACertificate) -> Statement | None:
-    if not found.energy_correlation > DEPENDENT:
-        return None
-    return Statement(
-        "Independence",
-        CAUTION,
-        f"the energies of two sources are correlated by {found.energy_correlation:.2g}: they are "
-        "not independent, and noise cannot be told from what they do to each other.",
-    )
-
-
-def _error(found: ICACertificate) -> Statement | None:
-    if np.isnan(found.interference):
-        return None
-    text = f"every source holds about {100 * found.interference:.2g} % of another's amplitude."
-    if found.interference < 0.05:
-        return Statement("Separation", GOOD, text)
-    level = CAUTION if found.interference < 0.2 else BAD
-    return Statement("Separation", level, text + " More samples would separate them better.")
-
-
-def _conditioning(found: ICACertificate) -> Statement:
-    text = f"the mixing matrix has condition number {found.condition:.3g}."
-    if found.condition < 100:
-        return Statement("Sensors", GOOD, text)
-    return Statement(
-        "Sensors", CAUTION, text + " Some sources look alike to all sensors: their noise grows."
-    )
-
-
-def _constant(found: ICACertificate) -> Statement | None:
-    if not found.constant_features:
-        return None
-    return Statement(
-        "Constant sensors",
-        CAUTION,
-        f"column {listed(found.constant_features)} does not vary: it says nothing about the "
-        "sources. Leave it out.",
-    )
-
-
-def _space(found: ICACertificate) -> Statement | None:
-    if found.angle == 0.0:
-        return None
-    text = (
-        f"sampling turns the {found.n_components} directions of the sources by about "
-        f"{np.degrees(found.angle):.2g} degrees among those of {found.n_features} sensors."
-    )
-    level = level_of(found.angle)
-    if level != BAD:
-        return Statement("Signal space", level, text)
-    advice = " What follows varies as much: raise n_components, or give more samples."
-    return Statement("Signal space", BAD, text + advice)
 
 
 def certify(found: Unmixing, answer: Answer[Unmixing], order: Array) -> ICACertificate:

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import chi2
+import scipy
+from scipy.special import chdtrc
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.halves import UNITS
@@ -126,7 +126,7 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
         rows = np.asarray(units.rows, dtype=np.float64) - known.mean
         one, other = (rows @ fit.unmixing.T for fit in fits if fit is not None)
     cosines = _correlations(one, other, units.weights)
-    partner = linear_sum_assignment(-(cosines**2))[1]
+    partner = scipy.optimize.linear_sum_assignment(-(cosines**2))[1]
     other = other[:, partner]
     alike = cosines[np.arange(count), partner] ** 2
     values = _statistic(one[~first], parts[1]) + _statistic(other[first], parts[0])
@@ -136,7 +136,7 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
 
 def _are_sources(values: Array, alike: Array) -> Array:
     """Which are not Gaussian, and like their estimate, in the half that did not find them."""
-    chosen: Array = (chi2.sf(values, 4) < _LEVEL / len(values)) & (alike > _ALIKE)
+    chosen: Array = (chdtrc(4, values) < _LEVEL / len(values)) & (alike > _ALIKE)
     return chosen
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from latensor.arrays import Array, RandomState, is_array, is_numpy
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import REAL
-from latensor.estimation.parameters import ALGORITHM, N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import ALGORITHM, N_JOBS, REFINE, Choice, Interval, parameter
 from latensor.estimation.samples import in_library_of, project
 from latensor.exceptions import InvalidInputError
 from latensor.models.ica.certificate import certify
@@ -22,6 +23,7 @@ from latensor.models.ica.model import ICAModel
 from latensor.moments.fourth import MOST_DIRECTIONS
 
 
+@dataclass(eq=False, repr=False)
 class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingInference):  # type: ignore[misc]
     """Independent sources from their mixtures, under Gaussian noise or none (monograph 4.3).
 
@@ -80,16 +82,16 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingInference):
     (3, 3)
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (
-            Interval(numbers.Integral, 1, MOST_DIRECTIONS),
-            Choice((None, "auto")),
-        ),
-        "noise": (Choice(("gaussian", None)),),
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "n_jobs": N_JOBS,
-    }
+    n_components: int | str | None = parameter(
+        None, Interval(numbers.Integral, 1, MOST_DIRECTIONS), Choice((None, "auto"))
+    )
+    _: KW_ONLY
+    noise: str | None = parameter("gaussian", Choice(("gaussian", None)))
+    algorithm: str | Callable[..., Any] = parameter("auto", *ALGORITHM)
+    refine: int | str = parameter("auto", *REFINE)
+    random_state: RandomState = None
+    n_jobs: int | None = parameter(None, *N_JOBS)
+
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "components_",
@@ -104,23 +106,6 @@ class ICA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, UnmixingInference):
         }
     )
     _min_samples: ClassVar[int] = 2
-
-    def __init__(
-        self,
-        n_components: int | str | None = None,
-        *,
-        noise: str | None = "gaussian",
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.noise = noise
-        self.algorithm = algorithm
-        self.refine = refine
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     _intervals_of = (
         {"mixing": REAL, "components": REAL, "kurtosis": (-2.0, np.inf)},

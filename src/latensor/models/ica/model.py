@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from latensor.arrays import Array, one_blas_thread
 from latensor.estimation.base import component_order
@@ -211,7 +211,7 @@ class ICAModel(Model[Unmixing]):
         order = component_order(np.linalg.norm(state.mixing, axis=0), state.mixing.T)
         if chosen is None or chosen.directions is None:
             return np.asarray(order)
-        kept = linear_sum_assignment(-np.abs(chosen.directions @ state.mixing))[1]
+        kept = scipy.optimize.linear_sum_assignment(-np.abs(chosen.directions @ state.mixing))[1]
         return np.asarray([j for j in order if j in kept])
 
     def signed(self, state: Unmixing) -> Unmixing:

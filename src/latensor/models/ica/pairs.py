@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.stats import chi2
+from scipy.special import chdtrc
 
 from latensor.models.ica.scores import ScoreTables, estimate_scores
 from latensor.models.ica.sums import CellCounts, PairSums, Pass, ScoreCovariance
@@ -191,7 +191,7 @@ def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
 
     free, inverse = solved(0.0)
     variances = np.maximum(inverse[:, 2, 2], np.finfo(float).tiny) / samples
-    evidence = float(chi2.sf((free[:, 2] ** 2 / variances).sum(), len(first)))
+    evidence = float(chdtrc(len(first), (free[:, 2] ** 2 / variances).sum()))
     size_of_noise = 0.0
     if noise is None:
         trust = (variances.min() / variances) ** 2

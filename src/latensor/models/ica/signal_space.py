@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.stats import chi2
+import scipy
+from scipy.special import chdtrc
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.models.ica.scores import MOST_SAMPLES
@@ -119,7 +119,7 @@ def isotropic(known: Spectrum, count: int, weight: float) -> SignalSpace:
     p_value = float("nan")
     if freedom > 0 and known.rank == n_features:
         distance = width * np.log(rest.mean()) - float(np.log(rest).sum())
-        p_value = float(chi2.sf(min(weight, MOST_SAMPLES) * max(distance, 0.0), freedom))
+        p_value = float(chdtrc(freedom, min(weight, MOST_SAMPLES) * max(distance, 0.0)))
     noise = np.full(n_features, variance)
     return SignalSpace("isotropic", directions / signal, directions * signal, noise, p_value)
 
@@ -157,7 +157,7 @@ def diagonal(covariance: Any, count: int, weight: float) -> SignalSpace:
         inverse = np.linalg.pinv(correlation)
         start = np.clip((1 - 0.5 * count / size) / np.diag(inverse), 0.005, 1.0)
         bounds = [(np.log(_LEAST_NOISE), 0.0)] * size
-        found = minimize(
+        found = scipy.optimize.minimize(
             lambda logs: parts(logs)[:2],
             np.log(start),
             jac=True,
@@ -176,7 +176,7 @@ def diagonal(covariance: Any, count: int, weight: float) -> SignalSpace:
     p_value = float("nan")
     if freedom > 0:
         effective = min(weight, MOST_SAMPLES) - 1 - (2 * size + 5) / 6 - 2 * count / 3
-        p_value = float(chi2.sf(max(effective, 1.0) * misfit, freedom))
+        p_value = float(chdtrc(freedom, max(effective, 1.0) * max(misfit, 0.0)))
     return SignalSpace("diagonal", projection, loadings, noise, p_value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -12,35 +12,30 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, library_name, to_host
-from latensor.engines import engine_of
 from latensor.estimation import (
-    Choice,
-    Interval,
     describe_samples,
     host_dtype,
     project,
     read_samples,
-    read_weights,
 )
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
-from latensor.estimation.row_input import numbered, on_host
-from latensor.estimation.sample_source import as_batches, is_matrix
+from latensor.estimation.parameters import AT_LEAST_ONE, Choice, Interval, parameter
+from latensor.estimation.sample_source import is_matrix
+from latensor.estimation.target_input import pair_source
 from latensor.exceptions import InvalidInputError
 from latensor.models.matrices.cca_certificate import CCACertificate
 from latensor.models.matrices.cca_model import CCAModel, CCAState
 from latensor.models.matrices.noise_correlation import largest_noise_correlation
-from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
-from latensor.sources.partitions import Partitioned
-from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Source
 
 _BOTH_VIEWS = ("x_weights", "y_weights", "x_loadings", "y_loadings")
 
 
+@dataclass(eq=False, repr=False)
 class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
     """Canonical correlation analysis of two views (monograph 2.5).
 
@@ -92,12 +87,12 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     array([0.99])
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
-        "ridge": (Interval(numbers.Real, 0, closed="left"),),
-        "n_directions": (Interval(numbers.Integral, 1), Choice((None,))),
-    }
-    _n_targets: int
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    ridge: float = parameter(0.0, Interval(numbers.Real, 0, closed="left"))
+    n_directions: int | None = parameter(None, AT_LEAST_ONE, Choice((None,)))
+    random_state: RandomState = None
+
     _takes_sparse = True
     _min_samples = 2
     _intervals_of = (
@@ -118,19 +113,6 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
         }
     )
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        ridge: float = 0.0,
-        n_directions: int | None = None,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.ridge = ridge
-        self.n_directions = n_directions
-        self.random_state = random_state
-
     def _model(self) -> CCAModel:
         return CCAModel(
             int(self.n_components),
@@ -143,38 +125,14 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         """Two views in memory, or batches of pairs (X, y) or triples (X, y, sample_weight)."""
-        parts = X if isinstance(X, Partitioned) and y is None else None
-        batches = as_batches(X, _is_pair) if y is None else None
-        if parts is not None:
-            batches = parts.heads(Kind.TARGETED)
-        if batches is None:
-            x, second, weights = self._read_pair(X, y, sample_weight, reset=reset)
-            known = np.ones(x.shape[0]) if weights is None else weights
-            units = numbered((on_host(self, x), on_host(self, second)), known)
-            if reset:
-                self._dtype = host_dtype(x)
-            return replace(Source.of(Kind.TARGETED, units), original=(x, second))
-        if sample_weight is not None:
-            raise InvalidInputError(
-                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
-            )
-        if reset:
-            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
-            x, _, _ = self._read_pair(first[0], first[1], None, reset=True)
-            self._dtype = host_dtype(x)
-        readers = [
-            RowReader(size, "CCA", keeps_sparse=True)
-            for size in (self.n_features_in_, self._n_targets)
-        ]
-        reader = PairReader(readers[0], readers[1])
-        if parts is not None:
-            return parts.source(Kind.TARGETED, reader, engine_of(parts))
-        copies = not isinstance(batches, list | tuple)
-        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
 
-    def _read_pair(
-        self, X: object, y: object, sample_weight: object, *, reset: bool
-    ) -> tuple[Array, Array, Any]:
+        def reader() -> PairReader:
+            sizes = (self.n_features_in_, self._n_targets)
+            return PairReader(*(RowReader(size, "CCA", keeps_sparse=True) for size in sizes))
+
+        return pair_source(self, (X, y, sample_weight), _is_pair, self._read_pair, reader, reset)
+
+    def _read_pair(self, X: object, y: object, reset: bool) -> tuple[Array, Array]:
         x = read_samples(self, X, reset=reset)
         second = read_samples(self, y, name="y", reset=reset, target=True)
         if x.shape[0] != second.shape[0]:
@@ -191,8 +149,10 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             raise InvalidInputError(
                 f"y has {second.shape[1]} features, but CCA is expecting {self._n_targets}"
             )
-        self._n_targets = second.shape[1]
-        return x, second, read_weights(sample_weight, x)
+        self._n_targets: int = second.shape[1]
+        if reset:
+            self._dtype = host_dtype(x)
+        return x, second
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         state: CCAState = answer.state  # type: ignore[assignment]

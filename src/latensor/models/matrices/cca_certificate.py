@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.value_files import storable
 
 # Whitening that magnifies more than this loses half of the digits.
@@ -42,22 +42,17 @@ class CCACertificate(Findings):
         noun = "pair" if self.n_components == 1 else "pairs"
         return f"{self.n_components} {noun} of canonical directions"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(self._samples(), self._noise(), self._conditioning())
-
-    def _samples(self) -> Statement | None:
+    @finding("Samples")
+    def _samples(self) -> Said | None:
         if not self.saturated:
             return None
-        return Statement(
-            "Samples",
-            BAD,
+        return BAD, (
             "there are more directions than samples can tell: some correlations are 1 whatever "
-            "the data. Give more rows or fewer columns.",
+            "the data. Give more rows or fewer columns."
         )
 
-    def _noise(self) -> Statement | None:
+    @finding("Overfitting")
+    def _noise(self) -> Said | None:
         if self.saturated or not self.noise_correlation >= 0:
             return None
         text = (
@@ -66,12 +61,13 @@ class CCACertificate(Findings):
             "a hundred samples."
         )
         if self.n_above_noise == self.n_components:
-            return Statement("Overfitting", GOOD, text)
+            return GOOD, text
         level = BAD if self.n_above_noise == 0 else CAUTION
-        return Statement("Overfitting", level, text + " Judge the others by `score` on new data.")
+        return level, text + " Judge the others by `score` on new data."
 
-    def _conditioning(self) -> Statement:
+    @finding("Conditioning")
+    def _conditioning(self) -> Said:
         worst = max(self.x_condition, self.y_condition)
         level = GOOD if worst < _CONDITION else CAUTION
         text = f"variances within a view differ up to {worst:.2g} times."
-        return Statement("Conditioning", level, text)
+        return level, text

@@ -15,6 +15,7 @@ from latensor.estimation.directions import matched_directions
 from latensor.estimation.model import Answer, Frame, Model, Resumed
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, RankDeficientError
+from latensor.models.matrices.pca_spectrum import MAX_SPARSE_COVARIANCE
 from latensor.moments import CrossCovariance, centered_operator
 from latensor.moments.batch import Kind
 from latensor.moments.batches import centered_rows, total_weight, weighted_mean
@@ -31,8 +32,7 @@ from latensor.whitening import (
 MOST_KEPT_FEATURES = 1000
 # Up to here a stream keeps the covariances of both views together (0.5 GB).
 _MAX_STREAM_FEATURES = 8192
-# A sparse view with more features than the first number is whitened in at most the second.
-_MAX_SPARSE_COVARIANCE = 2000
+# A sparse view with more features than a covariance is formed of is whitened in at most these.
 _SPARSE_DIRECTIONS = 500
 
 
@@ -114,7 +114,7 @@ class CCAModel(Model[CCAState]):
         if self.n_directions is not None:
             return False
         if scipy.sparse.issparse(view):
-            return bool(view.shape[1] <= _MAX_SPARSE_COVARIANCE)
+            return bool(view.shape[1] <= MAX_SPARSE_COVARIANCE)
         return bool(view.shape[1] < view.shape[0])
 
     def check_resuming(self, answer: Answer[CCAState]) -> None:
@@ -166,7 +166,7 @@ class CCAModel(Model[CCAState]):
         return CCAState(found, (means[0], means[1]), (loadings[0], loadings[1]), weight)
 
     def _is_small(self, view: Array) -> bool:
-        return not scipy.sparse.issparse(view) or min(view.shape) <= _MAX_SPARSE_COVARIANCE
+        return not scipy.sparse.issparse(view) or min(view.shape) <= MAX_SPARSE_COVARIANCE
 
     def _directions(self, moments: CrossCovariance) -> CanonicalDirections:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,13 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
-from latensor.estimation import Choice, Interval, in_library_of, project, read_samples
+from latensor.estimation import in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, REAL
+from latensor.estimation.parameters import AT_LEAST_ONE, FLAG, Choice, Interval, parameter
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.matrices.pca_model import PCAModel, PCAState
 from latensor.value_files import storable
@@ -49,9 +50,8 @@ class PCACertificate(Findings):
         noun = "direction" if self.n_components == 1 else "directions"
         return f"{self.n_components} principal {noun}, {100 * self.explained:.4g} % of the variance"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
+    @finding("Subspace")
+    def _subspace(self) -> Said:
         text = (
             f"the next direction has {self.gap:.2g} of the largest variance less than the last "
             f"kept: sampling turns that one by about {np.degrees(self.angle):.2g} degrees."
@@ -59,14 +59,17 @@ class PCACertificate(Findings):
         level = level_of(self.angle)
         if level == BAD:
             text += " Where the cut falls is chance: keep more directions, or fewer."
-        found = [Statement("Subspace", level, text)]
-        if self.error > 0:
-            level = GOOD if self.error < self.gap else CAUTION
-            text = f"a stream has dropped at most {self.error:.2g} of the largest variance."
-            found.append(Statement("Dropped", level, text))
-        return tuple(found)
+        return level, text
+
+    @finding("Dropped")
+    def _dropped(self) -> Said | None:
+        if not self.error > 0:
+            return None
+        level = GOOD if self.error < self.gap else CAUTION
+        return level, f"a stream has dropped at most {self.error:.2g} of the largest variance."
 
 
+@dataclass(eq=False, repr=False)
 class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  # type: ignore[misc]
     """Principal component analysis: the affine subspace closest to the data (monograph 2.3).
 
@@ -115,14 +118,16 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     True
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": (
-            Interval(numbers.Integral, 1),
-            Interval(numbers.Real, 0, 1, closed="neither"),
-            Choice((None, "auto", "gap")),
-        ),
-        "whiten": (Choice((True, False)),),
-    }
+    n_components: int | float | str | None = parameter(
+        None,
+        AT_LEAST_ONE,
+        Interval(numbers.Real, 0, 1, closed="neither"),
+        Choice((None, "auto", "gap")),
+    )
+    _: KW_ONLY
+    whiten: bool = parameter(False, FLAG)
+    random_state: RandomState = None
+
     _takes_sparse = True
     _min_samples = 2
     _intervals_of = (
@@ -142,17 +147,6 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             "certificate_",
         }
     )
-
-    def __init__(
-        self,
-        n_components: int | float | str | None = None,
-        *,
-        whiten: bool = False,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_components = n_components
-        self.whiten = whiten
-        self.random_state = random_state
 
     def _model(self) -> PCAModel:
         return PCAModel(self.n_components, self.n_features_in_, self.random_state)

@@ -28,7 +28,7 @@ from latensor.moments.sketch import CovarianceSketch
 # Up to here all variances are found at once where n_components depends on them.
 _MAX_FULL_SPECTRUM = 1000
 # Up to here the covariance of sparse samples is formed.
-_MAX_SPARSE_COVARIANCE = 2000
+MAX_SPARSE_COVARIANCE = 2000
 
 
 class Spectrum(NamedTuple):
@@ -53,7 +53,7 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
     """The spectrum of samples in memory, sparse ones centred implicitly."""
     n_samples, n_features = samples.shape
     if scipy.sparse.issparse(samples):
-        if n_features <= min(n_samples, _MAX_SPARSE_COVARIANCE):
+        if n_features <= min(n_samples, MAX_SPARSE_COVARIANCE):
             stream = CovarianceAccumulator().update(samples, weights)
             return spectrum_of_covariance(stream.finalize(host=True), random_state)
         mean = weighted_mean(samples, weights)

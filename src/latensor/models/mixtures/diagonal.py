@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from latensor.arrays import Array
 from latensor.estimation.model import Answer, Frame
+from latensor.estimation.parameters import AT_LEAST_ZERO, RefinementParameters, parameter
 from latensor.estimation.run import Run
 from latensor.models.mixtures.feature_views import (
     best_partition,
@@ -16,7 +17,11 @@ from latensor.models.mixtures.feature_views import (
     frames_of,
     maps_between,
 )
-from latensor.models.mixtures.gaussian_base import GaussianMixtureModel, MomentMixture
+from latensor.models.mixtures.gaussian_base import (
+    GaussianMixtureModel,
+    MomentMixture,
+    ReadOffParameters,
+)
 from latensor.models.mixtures.product_read_off import (
     ProductReadOff,
     factor_analysis,
@@ -140,7 +145,8 @@ class DiagonalEstimator(MomentMixture):
         return model.notes(answer.evidence["found"])
 
 
-class DiagonalGaussianMixture(DiagonalEstimator):
+@dataclass(eq=False, repr=False)
+class DiagonalGaussianMixture(ReadOffParameters, RefinementParameters, DiagonalEstimator):
     """Gaussian clusters whose features are independent: weights, means, variances.
 
     x_i = mu_ji + noise of variance s_ji, with probability w_j. Factor analysis whitens the
@@ -181,6 +187,9 @@ class DiagonalGaussianMixture(DiagonalEstimator):
     >>> model.weights_.shape, model.covariances_.shape
     ((3,), (3, 9))
     """
+
+    _: KW_ONLY
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
 
     def _model(self) -> DiagonalModel:
         return DiagonalModel(

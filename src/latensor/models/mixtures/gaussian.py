@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -13,7 +13,17 @@ from latensor.arrays import Array, RandomState
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
-from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    FLAG,
+    N_COMPONENTS,
+    N_JOBS,
+    VERBOSE,
+    Choice,
+    Interval,
+    parameter,
+)
 from latensor.estimation.samples import in_library_of
 from latensor.models.mixtures.estimator import GaussianEstimator
 from latensor.models.mixtures.gaussian_certificate import (
@@ -34,6 +44,7 @@ from latensor.sources.shards import Source
 _STARTS = ("auto", "moments", "kmeans", "k-means++", "random_from_data", "random")
 
 
+@dataclass(eq=False, repr=False)
 class GaussianMixture(GaussianEstimator):
     """Clusters with Gaussian densities: weights, means and covariances, by maximum likelihood.
 
@@ -88,55 +99,26 @@ class GaussianMixture(GaussianEstimator):
     (2, 3)
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "covariance_type": (Choice(COVARIANCE_TYPES),),
-        "tol": (Interval(numbers.Real, 0),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 0),),
-        "n_init": (Interval(numbers.Integral, 1),),
-        "init_params": (Choice(_STARTS),),
-        "warm_start": (Choice((True, False)),),
-        "verbose": (Choice((True, False)), Interval(numbers.Integral, 0)),
-        "n_jobs": N_JOBS,
-    }
+    n_components: int | str = parameter(1, *N_COMPONENTS)
+    _: KW_ONLY
+    covariance_type: str = parameter("full", Choice(COVARIANCE_TYPES))
+    tol: float = parameter(1e-6, AT_LEAST_ZERO)
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+    max_iter: int = parameter(200, Interval(numbers.Integral, 0))
+    n_init: int = parameter(1, AT_LEAST_ONE)
+    init_params: str = parameter("auto", Choice(_STARTS))
+    weights_init: Any = None
+    means_init: Any = None
+    precisions_init: Any = None
+    random_state: RandomState = None
+    warm_start: bool = parameter(False, FLAG)
+    verbose: int = parameter(0, *VERBOSE)
+    n_jobs: int | None = parameter(None, *N_JOBS)
+
     _fitted_names = GaussianEstimator._fitted_names | {"lower_bounds_"}
     _intervals_of = ({"weights": PROBABILITY, "means": REAL, "covariances": REAL}, "means")
     _allows_missing: ClassVar[bool] = True
     _row_limit: ClassVar[int] = 20_000
-
-    def __init__(
-        self,
-        n_components: int | str = 1,
-        *,
-        covariance_type: str = "full",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        n_init: int = 1,
-        init_params: str = "auto",
-        weights_init: Any = None,
-        means_init: Any = None,
-        precisions_init: Any = None,
-        random_state: RandomState = None,
-        warm_start: bool = False,
-        verbose: int = 0,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.covariance_type = covariance_type
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.n_init = n_init
-        self.init_params = init_params
-        self.weights_init = weights_init
-        self.means_init = means_init
-        self.precisions_init = precisions_init
-        self.random_state = random_state
-        self.warm_start = warm_start
-        self.verbose = verbose
-        self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ fitting
     def _fit_source(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
-from latensor.arrays import Array, RandomState
+from latensor.arrays import Array
 from latensor.diagnostics.mixture_certificate import (
     DOUBTFUL_OFF_DIAGONAL,
     NOISE_EDGE,
@@ -20,15 +19,7 @@ from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
 from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
-from latensor.estimation.parameters import (
-    ALGORITHM,
-    N_COMPONENTS,
-    N_JOBS,
-    REFINE,
-    Choice,
-    Interval,
-    Range,
-)
+from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, Choice, parameter
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
@@ -51,8 +42,6 @@ from latensor.refinement.mixture_starts import Coordinates
 _NARROWEST = 1e-100
 # Passes after which a read-off that fits needs no other start beside it.
 _PASSES_TO_JUDGE = 20
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -218,7 +207,7 @@ class GaussianMixtureModel(Model[MixtureState]):
         return family
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.sample_limit, self.n_features)
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
         return self._searched(frame, search_, few=True)
@@ -290,18 +279,18 @@ class GaussianMixtureModel(Model[MixtureState]):
         return {"spread": self.widest(frame, search_.sample, answer.state)}
 
 
-# Settings that all mixtures with EM have.
-EM_PARAMETERS: dict[str, tuple[Range, ...]] = {
-    "refine": REFINE,
-    "tol": (Interval(numbers.Real, 0),),
-    "reg_covar": (Interval(numbers.Real, 0),),
-    "max_iter": (Interval(numbers.Integral, 1),),
-    "n_jobs": N_JOBS,
-}
+@dataclass(eq=False, repr=False)
+class ReadOffParameters:
+    """How components of a Gaussian mixture are read off moments."""
+
+    n_components: int | str = parameter(2, *N_COMPONENTS)
+    _: KW_ONLY
+    method: str = parameter("moments", Choice(("moments", "views")))
+    algorithm: str | Callable[..., Any] = parameter("auto", *ALGORITHM)
 
 
 class MomentMixture(GaussianEstimator):
-    """Base of the Gaussian mixtures that are read off moments: settings and certificate."""
+    """Base of the Gaussian mixtures that are read off moments: attributes and certificate."""
 
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
@@ -309,35 +298,6 @@ class MomentMixture(GaussianEstimator):
         {"weights": PROBABILITY, "means": REAL, "covariances": NOT_NEGATIVE},
         "means",
     )
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "method": (Choice(("moments", "views")),),
-        "algorithm": ALGORITHM,
-        **EM_PARAMETERS,
-    }
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        method: str = "moments",
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.algorithm = algorithm
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         assert answer.state is not None

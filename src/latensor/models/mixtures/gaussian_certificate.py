@@ -8,7 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import entr, logsumexp
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Statement, present
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.refinement.mixture_search import ANOTHER, ERRORS
 from latensor.value_files import storable
@@ -17,6 +17,9 @@ from latensor.value_files import storable
 # tied or diagonal covariance had the higher held-out likelihood in all settings, with 8 in none.
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 _DRAWS = 4096
+# What is said of all mixtures, here at the end, and what only where they are read off moments.
+_OF_ALL = ("Halves", "Separation", "Constant features", "Note")
+_OF_MOMENTS = ("Third moment", "Independent means", "Shape", "Range of the features")
 
 
 @storable
@@ -58,43 +61,33 @@ class GaussianMixtureCertificate(MixtureCertificate):
     @property
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
-        known = ("Halves", "Separation", "Constant features", "Note")
-        common = [s for s in super().statements if s.topic in known]
-        found = [
-            self._start(),
-            self._evidence(),
-            self._optima(),
-            self._size(),
-            self._collapse(),
-            self._unobserved(),
-            self._end(),
-        ]
-        return (*present(*found), *common)
+        found = super().statements
+        own = [s for s in found if s.topic not in _OF_MOMENTS + _OF_ALL]
+        return (*own, *(s for s in found if s.topic in _OF_ALL))
 
-    def _start(self) -> Statement | None:
+    @finding("Start")
+    def _start(self) -> Said | None:
         if self.n_components == 1:
             return None
         moves = f", {self.n_moves} split and merge move(s)" if self.n_moves else ""
-        return Statement("Start", GOOD, f"{self.method}{moves}.")
+        return GOOD, f"{self.method}{moves}."
 
-    def _evidence(self) -> Statement | None:
+    @finding("Evidence")
+    def _evidence(self) -> Said | None:
         if self.n_components == 1 or not np.isfinite(self.gain):
             return None
         if self.gain >= self.asked:
             text = f"no two components can be joined without a loss of {self.gain:.4g}"
-            return Statement(
-                "Evidence", GOOD, f"{text} in log-likelihood; one more is worth {self.asked:.4g}."
-            )
-        return Statement(
-            "Evidence",
-            CAUTION,
+            return GOOD, f"{text} in log-likelihood; one more is worth {self.asked:.4g}."
+        return CAUTION, (
             "two components tell apart too little to be sure of both: joined, the log-likelihood "
             f"would be {max(self.gain, 0.0):.3g} lower, where a component must be worth "
             f"{self.asked:.3g} (BIC; infinite for more parameters than rows). Lower n_components, "
-            "or give more rows.",
+            "or give more rows."
         )
 
-    def _optima(self) -> Statement | None:
+    @finding("Optima")
+    def _optima(self) -> Said | None:
         if self.ahead >= ERRORS or self.moved <= ANOTHER:
             return None
         text = (
@@ -103,46 +96,44 @@ class GaussianMixtureCertificate(MixtureCertificate):
         )
         if self.in_halves and self.is_same:
             text += "still the same components, as those of the two halves of the data are."
-            return Statement("Optima", GOOD, text)
-        return Statement(
-            "Optima",
-            CAUTION,
+            return GOOD, text
+        return CAUTION, (
             f"{text}these rows do not say which is right. Give more rows, or compare other "
-            "n_components and covariance types.",
+            "n_components and covariance types."
         )
 
-    def _size(self) -> Statement:
+    @finding("Sample size")
+    def _size(self) -> Said:
         text = f"the smallest component has {self.rows_per_feature:.3g} rows per feature."
         if self.rows_per_feature >= _ENOUGH_ROWS or self.covariance_type != "full":
-            return Statement("Sample size", GOOD, text)
+            return GOOD, text
         level = CAUTION if self.rows_per_feature >= _FEWEST_ROWS else BAD
         advice = " Compare covariance_type='tied' or 'diag' by held-out likelihood."
-        return Statement("Sample size", level, text + advice)
+        return level, text + advice
 
-    def _collapse(self) -> Statement | None:
+    @finding("Collapse")
+    def _collapse(self) -> Said | None:
         if not self.collapsed:
             return None
-        return Statement(
-            "Collapse",
-            BAD,
+        return BAD, (
             f"{self.collapsed} component(s) have shrunk onto too few rows to determine a "
-            "covariance: lower n_components, or raise reg_covar.",
+            "covariance: lower n_components, or raise reg_covar."
         )
 
-    def _unobserved(self) -> Statement | None:
+    @finding("Missing entries")
+    def _unobserved(self) -> Said | None:
         if not self.missing:
             return None
-        return Statement(
-            "Missing entries",
-            GOOD,
+        return GOOD, (
             f"{100 * self.missing:.3g} % in {self.n_patterns} patterns, taken for missing at "
-            "random.",
+            "random."
         )
 
-    def _end(self) -> Statement | None:
+    @finding("Convergence")
+    def _end(self) -> Said | None:
         if self.converged:
             return None
-        return Statement("Convergence", CAUTION, "EM stopped before its optimum: raise max_iter.")
+        return CAUTION, "EM stopped before its optimum: raise max_iter."
 
 
 def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:

@@ -54,8 +54,6 @@ _FEWEST_TIED = 5
 _ROUNDS_OF_DRAWS = 3
 # Passes by which starts with unobserved entries are compared: EM is slow there.
 _PASSES_UNOBSERVED = 30
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 # Variances whose inverses and products are numbers too.
@@ -228,7 +226,7 @@ class GaussianModel(Model[MixtureState]):
         return family
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.sample_limit, self.n_features)
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
         count, family = frame["count"], self.family(frame)

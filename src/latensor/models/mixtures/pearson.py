@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import RandomState, is_array, read_numpy
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement, present
+from latensor.arrays import is_array, read_numpy
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.estimation.model import Answer, Frame, Search, Start
-from latensor.estimation.parameters import Choice
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    Choice,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.row_input import read_new, row_source
 from latensor.estimation.run import Run
 from latensor.estimation.sample_source import as_batches, is_weighted_matrix
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_base import (
-    EM_PARAMETERS,
     GaussianMixtureModel,
     MomentMixture,
 )
@@ -69,44 +74,37 @@ class PearsonCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"two Gaussians on a line, by {self.method}"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(_roots(self), _separation(self), _shape(self))
-
-
-def _roots(found: PearsonCertificate) -> Statement:
-    if found.n_roots == 0:
-        return Statement(
-            "Moments",
-            CAUTION,
-            "no two Gaussians have the first five moments of these samples: the parameters come "
-            "from likelihood. The samples are few, or no such mixture.",
+    @finding("Moments")
+    def _roots(self) -> Said:
+        if self.n_roots == 0:
+            return CAUTION, (
+                "no two Gaussians have the first five moments of these samples: the parameters "
+                "come from likelihood. The samples are few, or no such mixture."
+            )
+        many = "one mixture meets" if self.n_roots == 1 else f"{self.n_roots} mixtures meet"
+        text = (
+            f"{many} the first five moments; the sixth is {self.sixth_error:.2g} standard errors "
+            "from the best."
         )
-    many = "one mixture meets" if found.n_roots == 1 else f"{found.n_roots} mixtures meet"
-    text = (
-        f"{many} the first five moments; the sixth is {found.sixth_error:.2g} standard errors "
-        "from the best."
-    )
-    if found.sixth_error < 4:
-        return Statement("Moments", GOOD, text)
-    return Statement("Moments", CAUTION, text + " The samples may not be two Gaussians.")
+        if self.sixth_error < 4:
+            return GOOD, text
+        return CAUTION, text + " The samples may not be two Gaussians."
 
+    @finding("Separation")
+    def _separation(self) -> Said:
+        text = f"the means are {self.separation:.3g} standard deviations apart."
+        if self.separation >= 1:
+            return GOOD, text
+        if self.separation >= 0.3:
+            return CAUTION, text + " Their fractions are uncertain."
+        return BAD, text + " The two may be one of heavier tails."
 
-def _separation(found: PearsonCertificate) -> Statement:
-    text = f"the means are {found.separation:.3g} standard deviations apart."
-    if found.separation >= 1:
-        return Statement("Separation", GOOD, text)
-    if found.separation >= 0.3:
-        return Statement("Separation", CAUTION, text + " Their fractions are uncertain.")
-    return Statement("Separation", BAD, text + " The two may be one of heavier tails.")
-
-
-def _shape(found: PearsonCertificate) -> Statement:
-    text = f"one Gaussian has a p-value of {found.gaussian_p_value:.2g} by skewness and kurtosis"
-    if found.gaussian_p_value < 1e-3:
-        return Statement("Shape", GOOD, f"{text}: the samples are not one.")
-    return Statement("Shape", CAUTION, f"{text}: nothing in these samples asks for two.")
+    @finding("Shape")
+    def _shape(self) -> Said:
+        text = f"one Gaussian has a p-value of {self.gaussian_p_value:.2g} by skewness and kurtosis"
+        if self.gaussian_p_value < 1e-3:
+            return GOOD, f"{text}: the samples are not one."
+        return CAUTION, f"{text}: nothing in these samples asks for two."
 
 
 @dataclass(frozen=True)
@@ -211,7 +209,8 @@ class PearsonModel(GaussianMixtureModel):
         return {}
 
 
-class PearsonMixture(MomentMixture):
+@dataclass(eq=False, repr=False)
+class PearsonMixture(RefinementParameters, MomentMixture):
     """Two Gaussians on a line, as Pearson took his crabs apart in 1894 (monograph 1.1).
 
     The first five moments leave a polynomial of degree nine, each of whose admissible roots is a
@@ -256,27 +255,13 @@ class PearsonMixture(MomentMixture):
     2
     """
 
-    _covariance_type = SPHERICAL
-    _parameters = {"n_components": (Choice((2,)),), **EM_PARAMETERS}  # noqa: RUF012
+    n_components: int = parameter(2, Choice((2,)))
+    _: KW_ONLY
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+    tol: float = parameter(1e-9, AT_LEAST_ZERO)
+    max_iter: int = parameter(1000, AT_LEAST_ONE)
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        refine: int | str = "auto",
-        tol: float = 1e-9,
-        reg_covar: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
+    _covariance_type = SPHERICAL
 
     def _model(self) -> PearsonModel:
         single = np.dtype(self._dtype) == np.float32

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.estimation.model import Answer, Frame
-from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, Choice
+from latensor.estimation.parameters import N_JOBS, parameter
 from latensor.models.mixtures.diagonal import DiagonalEstimator, DiagonalModel
+from latensor.models.mixtures.gaussian_base import ReadOffParameters
 from latensor.moments.batch import Batch
 from latensor.moments.extremes import Extremes
 from latensor.moments.sums import Folded, Joint
@@ -74,7 +74,8 @@ def pooled(state: MixtureState) -> MixtureState:
     return MixtureState(state.weights, state.means, mean)
 
 
-class ProductMixture(DiagonalEstimator):
+@dataclass(eq=False, repr=False)
+class ProductMixture(ReadOffParameters, DiagonalEstimator):
     """Clusters whose features are independent, of any distribution (monograph 4.3).
 
     Given the component, the features are independent; nothing else is assumed of them. Mean,
@@ -112,31 +113,13 @@ class ProductMixture(DiagonalEstimator):
     (2, 9)
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "method": (Choice(("moments", "views")),),
-        "algorithm": ALGORITHM,
-        "n_jobs": N_JOBS,
-    }
+    _: KW_ONLY
+    random_state: RandomState = None
+    n_jobs: int | None = parameter(None, *N_JOBS)
 
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {"weights_", "means_", "covariances_", "n_components_", "certificate_"}
     )
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        method: str = "moments",
-        algorithm: str | Callable[..., Any] = "auto",
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.method = method
-        self.algorithm = algorithm
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def _model(self) -> ProductModel:
         return ProductModel(

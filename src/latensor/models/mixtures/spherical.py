@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
-from latensor.arrays import Array, RandomState
+from latensor.arrays import Array
 from latensor.estimation.model import Frame
-from latensor.estimation.parameters import Choice
+from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, RefinementParameters, parameter
 from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.mixtures.feature_views import check_streamed, maps_between, rotation
-from latensor.models.mixtures.gaussian_base import GaussianMixtureModel, MomentMixture
+from latensor.models.mixtures.gaussian_base import (
+    GaussianMixtureModel,
+    MomentMixture,
+    ReadOffParameters,
+)
 from latensor.models.mixtures.spherical_read_off import (
     SphericalReadOff,
     identified,
@@ -79,7 +82,8 @@ class SphericalModel(GaussianMixtureModel):
         return found.above(frame["floor"])
 
 
-class SphericalGaussianMixture(MomentMixture):
+@dataclass(eq=False, repr=False)
+class SphericalGaussianMixture(ReadOffParameters, RefinementParameters, MomentMixture):
     """Gaussian clusters with spherical covariances: weights, means and variances (monograph 4.2.1).
 
     x = mu_j + noise of variance s_j in every direction, with probability w_j. Mean, covariance
@@ -122,38 +126,11 @@ class SphericalGaussianMixture(MomentMixture):
     ((3, 6), (1000,))
     """
 
-    _covariance_type = SPHERICAL
-    _parameters = {  # noqa: RUF012
-        **MomentMixture._parameters,
-        "variance": (Choice(("differing", "common")),),
-    }
+    _: KW_ONLY
+    variance: str = parameter("differing", Choice(("differing", "common")))
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
 
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        variance: str = "differing",
-        method: str = "moments",
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components,
-            method=method,
-            algorithm=algorithm,
-            refine=refine,
-            tol=tol,
-            reg_covar=reg_covar,
-            max_iter=max_iter,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        self.variance = variance
+    _covariance_type = SPHERICAL
 
     def _model(self) -> SphericalModel:
         return SphericalModel(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -16,7 +17,15 @@ from latensor.estimation.base import LatentEstimator
 from latensor.estimation.mixture_inference import DensityInference
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
-from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    AT_LEAST_ZERO,
+    N_COMPONENTS,
+    Choice,
+    Interval,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.samples import in_library_of
 from latensor.models.networks.bif import write_bif
 from latensor.models.networks.binary_rows import BinaryRows
@@ -29,7 +38,9 @@ from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
 
+@dataclass(eq=False, repr=False)
 class NoisyOrNetwork(
+    RefinementParameters,
     ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]
     TransformerMixin,  # type: ignore[misc]
     DensityInference,
@@ -76,20 +87,17 @@ class NoisyOrNetwork(
     ((3, 20), (3,), (20,))
     """
 
+    n_components: int | str = parameter(2, *N_COMPONENTS)
+    _: KW_ONLY
+    binarize: float | None = parameter(None, Choice((None,)), Interval(numbers.Real, -np.inf))
+    n_init: int = parameter(4, Interval(numbers.Integral, 0))
+    algorithm: str | Callable[..., Any] = parameter("auto", *ALGORITHM)
+    tol: float = parameter(1e-5, AT_LEAST_ZERO)
+
     _takes_sparse: ClassVar[bool] = True
     _min_samples: ClassVar[int] = 2
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "binarize": (Choice((None,)), Interval(numbers.Real, -np.inf)),
-        "n_init": (Interval(numbers.Integral, 0),),
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
     _intervals_of = (
         {"prior": PROBABILITY, "components": PROBABILITY, "leak": PROBABILITY},
         "components",
@@ -106,29 +114,6 @@ class NoisyOrNetwork(
             "certificate_",
         }
     )
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        binarize: float | None = None,
-        n_init: int = 4,
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        tol: float = 1e-5,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.binarize = binarize
-        self.n_init = n_init
-        self.algorithm = algorithm
-        self.refine = refine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ answers
     def predict_proba(self, X: object) -> Array:

@@ -11,9 +11,9 @@ from latensor.diagnostics.findings import (
     CAUTION,
     GOOD,
     Findings,
-    Statement,
+    Said,
+    finding,
     listed,
-    present,
     shown_spectrum,
 )
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
@@ -70,105 +70,87 @@ class NoisyOrCertificate(Findings):
             f"{self.method}"
         )
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            self._pairs(),
-            self._triples(),
-            self._prior(),
-            self._ones(),
-            self._states(),
-            self._alike(),
-            self._effect(),
-            self._constant(),
-        )
-
-    def _pairs(self) -> Statement:
+    @finding("Pairs of features")
+    def _pairs(self) -> Said:
         if np.isnan(self.gap):
             text = "too few features vary for moments: the causes come from likelihood alone."
-            return Statement("Pairs of features", CAUTION, text)
+            return CAUTION, text
         text = (
             f"the weakest cause stands out {self.gap:.3g} times as far as noise reaches "
             f"(condition number {self.condition:.3g})."
         )
         if self.gap >= NOISE_EDGE:
-            return Statement("Pairs of features", GOOD, text)
+            return GOOD, text
         level = BAD if self.method == "moments" else CAUTION
-        return Statement(
-            "Pairs of features",
-            level,
+        return level, (
             text + " Pairs do not show so many causes (spectrum "
             f"{shown_spectrum(self.spectrum)} of the largest): lower n_components or give more "
-            "samples.",
+            "samples."
         )
 
-    def _triples(self) -> Statement | None:
+    @finding("Triples of features")
+    def _triples(self) -> Said | None:
         if np.isnan(self.off_diagonal) or self.n_components == 1:
             return None
         text = f"{100 * self.off_diagonal:.3g} % of their interactions are not explained by causes."
         if self.off_diagonal < DOUBTFUL_OFF_DIAGONAL:
-            return Statement("Triples of features", GOOD, text)
-        return Statement(
-            "Triples of features",
+            return GOOD, text
+        return (
             CAUTION,
             text + " The data are too few, or no noisy-or network; random starts stood beside.",
         )
 
-    def _prior(self) -> Statement:
+    @finding("Rare causes")
+    def _prior(self) -> Said:
         text = f"the most frequent cause is active in {100 * self.largest_prior:.3g} % of samples."
         if self.largest_prior <= _LARGE_PRIOR:
-            return Statement("Rare causes", GOOD, text)
-        return Statement(
-            "Rare causes",
+            return GOOD, text
+        return (
             CAUTION,
             text + " Above 20 % causes are hard to tell from leaks and from each other's sum.",
         )
 
-    def _ones(self) -> Statement | None:
+    @finding("Density")
+    def _ones(self) -> Said | None:
         if self.ones <= _MANY_ONES:
             return None
-        return Statement(
-            "Density",
-            CAUTION,
+        return CAUTION, (
             f"{100 * self.ones:.3g} % of the entries are on; above 30 % features rarely tell that "
-            "a cause is absent.",
+            "a cause is absent."
         )
 
-    def _states(self) -> Statement | None:
+    @finding("Likelihood")
+    def _states(self) -> Said | None:
         if self.method == "moments":
             return None
         if self.left_out == 0:
-            return Statement("Likelihood", GOOD, "all states of the causes are gone through.")
+            return GOOD, "all states of the causes are gone through."
         text = (
             f"states with more active causes than EM goes through have a probability of "
             f"{self.left_out:.2g}."
         )
-        return Statement("Likelihood", GOOD if self.left_out < _MUCH_LEFT_OUT else CAUTION, text)
+        return (GOOD if self.left_out < _MUCH_LEFT_OUT else CAUTION), text
 
-    def _alike(self) -> Statement | None:
+    @finding("Distinct causes")
+    def _alike(self) -> Said | None:
         if self.n_components == 1 or self.similarity < _ALIKE:
             return None
-        return Statement(
-            "Distinct causes",
-            CAUTION,
-            f"two causes have a cosine of {self.similarity:.3g}: they may be one.",
-        )
+        return CAUTION, f"two causes have a cosine of {self.similarity:.3g}: they may be one."
 
-    def _effect(self) -> Statement | None:
+    @finding("Effect")
+    def _effect(self) -> Said | None:
         if self.weakest > _WITHOUT_EFFECT:
             return None
-        return Statement(
-            "Effect",
+        return (
             BAD,
             f"one cause turns no feature on with more than {self.weakest:.2g}: lower n_components.",
         )
 
-    def _constant(self) -> Statement | None:
+    @finding("Constant features")
+    def _constant(self) -> Said | None:
         if not self.constant_features:
             return None
-        return Statement(
-            "Constant features",
+        return (
             CAUTION,
             f"column {listed(self.constant_features)} does not vary: it says nothing of causes.",
         )

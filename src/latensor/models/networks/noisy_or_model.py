@@ -36,8 +36,6 @@ _TRIPLE_FEATURES = 128
 _PER_CAUSE = 4
 # Causes that "auto" looks for.
 MOST_AUTOMATIC = 50
-# Numbers in the sample on which EM runs; the rest of the data corrects it (32 MB).
-_SAMPLE_ENTRIES = 2**22
 # Passes of EM on which starts are compared.
 _TRIAL = 30
 # Priors above which states with few active causes miss too much (recipe: errors double from .2 on).
@@ -54,6 +52,8 @@ class NoisyOrModel(Model[NoisyOrState]):
     n_init: int
     algorithm: str | Callable[..., Any]
     pilot_size: ClassVar[int] = 20_000
+    # The rest of the data corrects what EM finds there (32 MB).
+    sample_entries: ClassVar[int] = 2**22
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         summed = run.fold("pairs", PairCounts())
@@ -135,7 +135,7 @@ class NoisyOrModel(Model[NoisyOrState]):
         return NoisyOrFamily()
 
     def sample_size(self, frame: Frame) -> int:
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // self.n_features))
+        return self.rows_in_memory(self.sample_limit, self.n_features)
 
     def search(self, frame: Frame, search_: Search[NoisyOrState]) -> Start[NoisyOrState]:
         # Equal rows become one of their weight: starts do not depend on how data are repeated.

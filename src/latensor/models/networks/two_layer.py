@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,11 +10,18 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, RandomState, is_array, to_host
+from latensor.arrays import Array, is_array, to_host
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import REAL
-from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    POSITIVE,
+    Choice,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.samples import in_library_of
 from latensor.estimation.target_input import target_source
 from latensor.exceptions import warn_caller
@@ -38,28 +44,26 @@ class _ScoreFunctions:
         return "score functions of lt.scores"
 
 
-class TwoLayerEstimator(LatentEstimator):
+@dataclass(eq=False, repr=False)
+class TwoLayerEstimator(RefinementParameters, LatentEstimator):
     """Base of networks with one hidden layer."""
+
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    activation: str = parameter("sigmoid", Choice(tuple(ACTIVATIONS)))
+    scores: Any = parameter("gaussian", Choice(KINDS), _ScoreFunctions())
+    alpha: float = parameter(1e-4, AT_LEAST_ZERO)
+    n_init: int = parameter(8, AT_LEAST_ONE)
+    tol: float = parameter(1e-6, POSITIVE)
+    max_iter: int = parameter(1000, AT_LEAST_ONE)
 
     _loss: ClassVar[str] = "squared"
     _min_samples: ClassVar[int] = 2
     # Rows of the sample on which L-BFGS runs, at most.
     _row_limit: ClassVar[int] = 200_000
-    _n_targets: int
     _input_names: ClassVar[tuple[str, ...]] = ("_n_targets",)
     _same_to_merge: ClassVar[tuple[str, ...]] = ("n_features_in_", "_n_targets")
     _intervals_of = ({"components": REAL}, "components")
-    _parameters = {  # noqa: RUF012
-        "n_components": (Interval(numbers.Integral, 1),),
-        "activation": (Choice(tuple(ACTIVATIONS)),),
-        "scores": (Choice(KINDS), _ScoreFunctions()),
-        "alpha": (Interval(numbers.Real, 0),),
-        "n_init": (Interval(numbers.Integral, 1),),
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0, closed="neither"),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "components_",
@@ -73,39 +77,11 @@ class TwoLayerEstimator(LatentEstimator):
         }
     )
 
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        activation: str = "sigmoid",
-        scores: Any = "gaussian",
-        alpha: float = 1e-4,
-        n_init: int = 8,
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.activation = activation
-        self.scores = scores
-        self.alpha = alpha
-        self.n_init = n_init
-        self.refine = refine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return target_source(self, X, y, sample_weight, reset=reset)
 
-    def _accepted_targets(self) -> Callable[[Any], Any] | None:
-        return None
-
     def _n_outputs(self) -> int:
-        return self._n_targets
+        return int(self._n_targets)
 
     def _model(self) -> NetworkModel:
         return NetworkModel(

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 from latensor.diagnostics.design import (
-    collinear_statement,
-    samples_statement,
-    starts_statement,
+    collinear_finding,
+    samples_finding,
+    starts_finding,
+    unconverged,
 )
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
     GOOD,
     Findings,
-    Statement,
-    present,
+    Said,
+    finding,
     shown_spectrum,
 )
 from latensor.models.networks.two_layer_read_off import DEVIATIONS
@@ -70,6 +72,7 @@ class NetworkCertificate(Findings):
     fit: float
     converged: bool
     constant_features: tuple[int, ...] = ()
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
     @property
     def headline(self) -> str:
@@ -79,21 +82,10 @@ class NetworkCertificate(Findings):
             f"{self.n_features} features, by {self.method}"
         )
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            samples_statement(
-                self.samples_per_weight, f"{self.samples_per_weight:.3g} samples for every weight."
-            ),
-            self._moments(), self._spectrum(), self._starts(), self._fit(), self._convergence(),
-            collinear_statement(self.rank, self.n_features, self.constant_features, "weights"),
-        )  # fmt: skip
-
-    @property
-    def judged(self) -> tuple[Statement, ...]:
-        """The findings that the verdict is about: how well y is predicted is said apart."""
-        return tuple(s for s in self.statements if s.topic != "Fit")
+    @finding("Samples")
+    def _samples(self) -> Said:
+        told = f"{self.samples_per_weight:.3g} samples for every weight."
+        return samples_finding(self.samples_per_weight, told)
 
     @property
     def vanishing(self) -> tuple[int, ...]:
@@ -101,74 +93,69 @@ class NetworkCertificate(Findings):
         pairs = ((2, self.second_deviations), (3, self.third_deviations))
         return tuple(order for order, value in pairs if not value > DEVIATIONS)
 
-    def _moments(self) -> Statement:
+    @finding("Moments")
+    def _moments(self) -> Said:
         if self.n_components > self.rank:
-            return Statement(
-                "Moments",
-                CAUTION,
+            return CAUTION, (
                 f"{self.n_components} hidden units exceed the {self.rank} directions of X: moments "
-                "of order three do not determine them, and random starts were used.",
+                "of order three do not determine them, and random starts were used."
             )
         told = (
             f"those of orders 2 and 3 are {self.second_deviations:.3g} and "
             f"{self.third_deviations:.3g} standard deviations from zero."
         )
         if not self.vanishing:
-            return Statement("Moments", GOOD, told)
+            return GOOD, told
         if self.vanishing == (2,):
-            return Statement(
-                "Moments", GOOD, told + " Order 2 vanishes, as for odd activations without biases."
-            )
+            return GOOD, told + " Order 2 vanishes, as for odd activations without biases."
         if self.vanishing == (3,):
-            return Statement(
-                "Moments",
-                CAUTION if self.n_outputs == 1 else GOOD,
+            return (CAUTION if self.n_outputs == 1 else GOOD), (
                 told + " Order 3 vanishes, as for relu without biases: the second shows the "
-                "subspace of the hidden units, not the units.",
+                "subspace of the hidden units, not the units."
             )
-        return Statement(
-            "Moments",
-            BAD,
+        return BAD, (
             told + " Both vanish: y shows no hidden unit, depends on X linearly, or has too few "
-            "samples.",
+            "samples."
         )
 
-    def _spectrum(self) -> Statement | None:
+    @finding("Directions")
+    def _spectrum(self) -> Said | None:
         if self.n_components > self.rank or self.n_seen >= self.n_components:
             return None
-        return Statement(
-            "Directions",
-            CAUTION,
+        return CAUTION, (
             f"the moments show {self.n_seen} of {self.n_components} directions (spectrum "
             f"{shown_spectrum(self.spectrum)} of the largest): give more samples, or lower "
-            "n_components.",
+            "n_components."
         )
 
-    def _starts(self) -> Statement | None:
+    @finding("Optimum")
+    def _starts(self) -> Said | None:
         if self.method == "moments":
             # Of twenty planted networks moments alone found all units in 0 to 20.
-            return Statement(
-                "Optimum",
-                CAUTION,
+            return CAUTION, (
                 "weights are those of the moments, which no likelihood has compared with others: "
-                "leave refine at 'auto'.",
+                "leave refine at 'auto'."
             )
         if math.isnan(self.wide_loss):
             return None
         if abs(self.wide_loss - 1) <= _SAME:
             text = "twice as many hidden units, from a random start, come to the same loss."
-            return Statement("Optimum", GOOD, text)
+            return GOOD, text
         more = ""
         if self.wide_loss < 1:
             more = f"; twice as many hidden units lower the loss by {1 - self.wide_loss:.2g} of it"
-        return starts_statement(self.n_agreed, self.n_starts, more)
+        return starts_finding(self.n_agreed, self.n_starts, more)
 
-    def _fit(self) -> Statement | None:
+    @finding("Fit")
+    def _fit(self) -> Said | None:
         if math.isnan(self.fit):
             return None
-        return Statement("Fit", GOOD, f"{100 * self.fit:.3g} % of the samples' y is explained.")
+        return GOOD, f"{100 * self.fit:.3g} % of the samples' y is explained."
 
-    def _convergence(self) -> Statement | None:
-        if self.converged:
-            return None
-        return Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
+
+    @finding("Collinear features")
+    def _collinear(self) -> Said | None:
+        return collinear_finding(self.rank, self.n_features, self.constant_features, "weights")

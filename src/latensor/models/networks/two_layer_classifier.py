@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
-from latensor.arrays import Array, RandomState
+from latensor.arrays import Array
 from latensor.estimation.label_input import LabelledEstimator
 from latensor.models.networks.two_layer import TwoLayerEstimator
 
 
+@dataclass(eq=False, repr=False)
 class TwoLayerClassifier(LabelledEstimator, TwoLayerEstimator):
     """Classes told apart by a network with one hidden layer that moments have started.
 
@@ -42,35 +44,6 @@ class TwoLayerClassifier(LabelledEstimator, TwoLayerEstimator):
 
     _loss = "log"
     _input_names: ClassVar[tuple[str, ...]] = ("_n_targets", "classes_")
-
-    def __init__(
-        self,
-        n_components: int = 2,
-        *,
-        activation: str = "sigmoid",
-        scores: Any = "gaussian",
-        classes: Any = None,
-        alpha: float = 1e-4,
-        n_init: int = 8,
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 1000,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        super().__init__(
-            n_components,
-            activation=activation,
-            scores=scores,
-            alpha=alpha,
-            n_init=n_init,
-            refine=refine,
-            tol=tol,
-            max_iter=max_iter,
-            random_state=random_state,
-            n_jobs=n_jobs,
-        )
-        self.classes = classes
 
     def _logits(self, X: object) -> tuple[Array, Array]:
         array, rows = self._read_new(X)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.optimize
+import scipy
 import scipy.special
 
 from latensor.arrays import Array
@@ -39,8 +39,6 @@ _WIDE_TRIAL, _PRUNING = 200, 60
 _SAME, _TINY = 0.02, 1e-10
 # Rounds of corrected steps over all data, and the fraction of the loss that is not worth another.
 _ROUNDS = 10
-# Numbers in the sample on which the weights are refined: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 # Groups of samples whose moments tell noise from signal.
 _GROUPS, _GROUPS_SEED = 4, 0
 # What a logit changes by with a probability near one half.
@@ -225,7 +223,7 @@ class NetworkModel(Model[NetworkState]):
 
     def sample_size(self, frame: Frame) -> int:
         width = self.n_features + self.n_outputs
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // width))
+        return self.rows_in_memory(self.sample_limit, width)
 
     def refined(
         self,
@@ -424,9 +422,6 @@ class NetworkModel(Model[NetworkState]):
 
     def presented(self, frame: Frame, state: NetworkState) -> NetworkState:
         return self.permuted(self.signed(frame, state), self.order(frame, state))
-
-    def permuted(self, state: NetworkState, order: Array) -> NetworkState:
-        return state.permuted(order)
 
     def parameters(self, frame: Frame, state: NetworkState) -> dict[str, Array]:
         residual, target = frame["residual"], self.family(frame).target

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import scipy.optimize
-import scipy.stats
+import scipy
 
 from latensor.arrays import Array
 from latensor.decomposition.decompose import decompose

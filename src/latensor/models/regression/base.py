@@ -5,26 +5,89 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, ClassVar
 
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation import Choice, Interval
+from latensor.estimation.base import LatentEstimator
+from latensor.estimation.convergence import warn_unconverged
+from latensor.estimation.model import Answer, Frame
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    FLAG,
+    POSITIVE,
+    Choice,
+    parameter,
+)
 from latensor.exceptions import InvalidInputError
-from latensor.models.regression.fit import Rank
+from latensor.models.regression.starts import Rank
+from latensor.models.regression.tensor_input import ReadsTensors
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.tucker import TuckerTensor
 
-PARAMETERS = {
-    "alpha": (Choice(("auto",)), Interval(numbers.Real, 0)),
-    "fit_intercept": (Choice((True, False)),),
-    "max_rank": (Interval(numbers.Integral, 1),),
-    "max_iter": (Interval(numbers.Integral, 1),),
-    "tol": (Interval(numbers.Real, 0, closed="neither"),),
-}
+
+@dataclass(eq=False, repr=False)
+class TensorEstimator(ReadsTensors, LatentEstimator):
+    """Base of regressors and classifiers on tensors; a subclass names its rank."""
+
+    _: KW_ONLY
+    alpha: float | str = parameter("auto", Choice(("auto",)), AT_LEAST_ZERO)
+    fit_intercept: bool = parameter(True, FLAG)
+    shape: Any = None
+    max_rank: int = parameter(8, AT_LEAST_ONE)
+    max_iter: int = parameter(100, AT_LEAST_ONE)
+    tol: float = parameter(1e-6, POSITIVE)
+
+    # Nothing is drawn at random: two fits are the same to the last bit.
+    random_state: ClassVar[int] = 0
+    _takes_sparse = True
+    _min_samples = 2
+    _fitted_names = frozenset(
+        {
+            "coef_",
+            "intercept_",
+            "alpha_",
+            "rank_",
+            "selection_",
+            "n_iter_",
+            "shape_",
+            "certificate_",
+        }
+    )
+
+    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+        """The rank, or None and what cross-validation tries."""
+        raise NotImplementedError(f"{type(self).__name__} must read its rank")
+
+    def _is_flat(self) -> bool:
+        """Whether the weights have no mode of outputs."""
+        return self._flat
+
+    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
+        state: Any = answer.state
+        return {
+            "coef_": fitted_tensor(state.weights, self._is_flat(), self._dtype),
+            "intercept_": state.intercept.astype(self._dtype),
+            "alpha_": state.alpha,
+            "rank_": state.rank,
+            "selection_": state.scores,
+            "n_iter_": state.n_iter,
+            "shape_": self._dims,
+            "certificate_": state.certificate,
+        }
+
+    def _warn(self, answer: Answer[Any]) -> None:
+        state: Any = answer.state
+        if not state.certificate.converged:
+            warn_unconverged(
+                f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
+                f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
+            )
 
 
 def cp_rank(rank: object, dims: Sequence[int], n_outputs: int, owner: str) -> int:
@@ -63,63 +126,25 @@ def tucker_ranks(ranks: object, dims: Sequence[int], owner: str) -> tuple[int, .
     return tuple(int(r) for r in given)
 
 
-class CPRank:
+@dataclass(eq=False, repr=False)
+class CPRank(TensorEstimator):
     """The parameters of models with CP weights."""
 
-    _dims: tuple[int, ...]
-
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.rank = rank
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
+    rank: int | str = parameter(1, AT_LEAST_ONE, Choice(("auto",)))
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        """The rank, or None and what cross-validation tries."""
         if self.rank == "auto":
             return None, cp_candidates(int(self.max_rank), self._dims, n_outputs)
         return cp_rank(self.rank, self._dims, n_outputs, type(self).__name__), ()
 
 
-class TuckerRanks:
+@dataclass(eq=False, repr=False)
+class TuckerRanks(TensorEstimator):
     """The parameters of models with Tucker weights."""
 
-    _dims: tuple[int, ...]
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        self.ranks = ranks
-        self.alpha = alpha
-        self.fit_intercept = fit_intercept
-        self.shape = shape
-        self.max_rank = max_rank
-        self.max_iter = max_iter
-        self.tol = tol
+    ranks: Any = 1
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        """The ranks, or None and what cross-validation tries."""
         if isinstance(self.ranks, str) and self.ranks == "auto":
             return None, tucker_candidates(int(self.max_rank), self._dims)
         return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.design import unconverged
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
@@ -19,8 +20,9 @@ from latensor.models.regression.class_path import (
     fit_rows,
     select_class_rank,
 )
-from latensor.models.regression.fit import Rank, RankScore
+from latensor.models.regression.fit import RankScore
 from latensor.models.regression.model import TensorModel, WeightState
+from latensor.models.regression.starts import Rank
 from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CrossCovarianceSums
@@ -54,9 +56,8 @@ class ClassCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"classes told apart by weights from {self.n_samples:g} samples"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
+    @finding("Prediction")
+    def _prediction(self) -> Said:
         held, null = self.loss_left_out, self.loss_null
         level = GOOD
         if not held < null:
@@ -69,12 +70,11 @@ class ClassCertificate(Findings):
         )
         if level != GOOD:
             text += " Lower the rank, raise alpha, or give more samples."
-        found = [Statement("Prediction", level, text)]
-        if not self.converged:
-            found.append(
-                Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
-            )
-        return tuple(found)
+        return level, text
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
 
 @storable

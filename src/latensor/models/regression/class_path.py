@@ -21,10 +21,10 @@ from latensor.models.regression.class_objective import (
     RowFrame,
 )
 from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
-from latensor.models.regression.fit import Rank, RankScore, select_rank
+from latensor.models.regression.fit import N_FOLDS, RankScore, fold_of, select_rank
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
-from latensor.models.regression.starts import cp_starts, tucker_starts
+from latensor.models.regression.starts import Rank, starts_of
 from latensor.models.regression.weights import LowRank
 from latensor.moments.batch import Batch
 from latensor.moments.second import CrossCovariance
@@ -34,7 +34,6 @@ from latensor.moments.second import CrossCovariance
 CLASS_ALPHAS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 1e-3)
 # Lengths of the first weights, between which the likelihood chooses.
 _START_SCALES = np.logspace(-2, 1, 7)
-_N_FOLDS = 5
 # Relative decrease at which a point of the path is judged; the chosen one is followed to `tol`.
 _PATH_TOL = 1e-3
 
@@ -129,11 +128,7 @@ def fit_passes(
 def _fit_path(
     objective: ClassObjective, start: Regression, rank: Rank, chance: Array, settings: ClassSettings
 ) -> ClassFit:
-    starts: list[Any]
-    if isinstance(rank, tuple):
-        starts, _ = tucker_starts(start, rank)
-    else:
-        starts, _ = cp_starts(start, rank)
+    starts, _ = starts_of(start, rank)
     if settings.intercept:
         chance = np.clip(chance, 1e-6, 1 - 1e-6)
         others = 1 - chance if len(chance) == 1 else np.ones_like(chance)
@@ -186,11 +181,11 @@ def select_class_rank(
     units: Batch, dims: tuple[int, ...], candidates: Sequence[Rank], settings: ClassSettings
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out log loss is within half a standard error of the best."""
-    place = np.random.default_rng(0).permutation(len(units)) % _N_FOLDS
+    place = fold_of(len(units))
 
     def left_out(rank: Rank) -> list[float]:
         errors = []
-        for k in range(_N_FOLDS):
+        for k in range(N_FOLDS):
             fit = fit_rows(units.take(np.flatnonzero(place != k)), dims, rank, settings)
             out = units.take(np.flatnonzero(place == k))
             loss = ClassLoss(out.parts[1], out.weights, True)

@@ -2,64 +2,28 @@
 
 from __future__ import annotations
 
-import numbers
-from typing import Any, ClassVar
+from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
-from latensor.estimation import Choice, Interval
-from latensor.estimation.base import LatentEstimator
-from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.label_input import LabelledEstimator
-from latensor.estimation.model import Answer, Frame
-from latensor.models.regression.base import (
-    PARAMETERS,
-    CPRank,
-    TuckerRanks,
-    dense_weights,
-    fitted_tensor,
-)
-from latensor.models.regression.class_model import ClassModel, ClassState
+from latensor.models.regression.base import CPRank, TensorEstimator, TuckerRanks, dense_weights
+from latensor.models.regression.class_model import ClassModel
 from latensor.models.regression.class_path import ClassSettings
-from latensor.models.regression.fit import Rank
 from latensor.models.regression.tensor_input import (
-    ReadsTensors,
     host_rows,
     read_tensor_rows,
 )
 
 
-class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
+class TensorClassifier(LabelledEstimator, TensorEstimator):
     """Base of the classifiers: logits <X, W> + b with W of low rank."""
 
-    alpha: float | str
-    fit_intercept: bool
-    max_rank: int
-    max_iter: int
-    tol: float
-    # Nothing is drawn at random: two fits are the same to the last bit.
-    random_state: ClassVar[int] = 0
     _plain_model = "LogisticRegression"
-    _takes_sparse = True
-    _min_samples = 2
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "classes_")
-    _fitted_names = frozenset(
-        {
-            "coef_",
-            "intercept_",
-            "alpha_",
-            "rank_",
-            "selection_",
-            "n_iter_",
-            "shape_",
-            "certificate_",
-        }
-    )
-
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        raise NotImplementedError(f"{type(self).__name__} must read its rank")
 
     def _model(self) -> ClassModel:
         settings = ClassSettings(
@@ -68,26 +32,8 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
         rank, candidates = self._ranks(self._n_outputs())
         return ClassModel(self._dims, self._n_outputs(), settings, rank, candidates)
 
-    def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
-        state: ClassState = answer.state  # type: ignore[assignment]
-        return {
-            "coef_": fitted_tensor(state.weights, self._n_outputs() == 1, self._dtype),
-            "intercept_": state.intercept.astype(self._dtype),
-            "alpha_": state.alpha,
-            "rank_": state.rank,
-            "selection_": state.scores,
-            "n_iter_": state.n_iter,
-            "shape_": self._dims,
-            "certificate_": state.certificate,
-        }
-
-    def _warn(self, answer: Answer[Any]) -> None:
-        state: ClassState = answer.state  # type: ignore[assignment]
-        if not state.certificate.converged:
-            warn_unconverged(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
-                f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
-            )
+    def _is_flat(self) -> bool:
+        return self._n_outputs() == 1
 
     def _logits(self, X: object) -> tuple[Array, Array]:
         check_is_fitted(self)
@@ -96,6 +42,7 @@ class TensorClassifier(LabelledEstimator, ReadsTensors, LatentEstimator):
         return rows, np.asarray(host_rows(self, rows) @ weights) + self.intercept_
 
 
+@dataclass(eq=False, repr=False)
 class CPClassifier(CPRank, TensorClassifier):
     """Tell classes of tensors apart by weights that are a sum of a few outer products.
 
@@ -137,35 +84,8 @@ class CPClassifier(CPRank, TensorClassifier):
     True
     """
 
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
-    }
 
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            rank,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.classes = classes
-
-
+@dataclass(eq=False, repr=False)
 class TuckerClassifier(TuckerRanks, TensorClassifier):
     """Tell classes of tensors apart by weights that are a small core with a factor per mode.
 
@@ -190,28 +110,3 @@ class TuckerClassifier(TuckerRanks, TensorClassifier):
     >>> bool(model.score(X, y) > 0.9)
     True
     """
-
-    _parameters = PARAMETERS
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        fit_intercept: bool = True,
-        classes: Any = None,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            ranks,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.classes = classes

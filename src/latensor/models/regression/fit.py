@@ -12,10 +12,16 @@ from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.regression.design import Regression
 from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
-from latensor.models.regression.starts import cp_starts, tucker_starts
+from latensor.models.regression.starts import Rank, starts_of
 from latensor.value_files import storable
 
-Rank = int | tuple[int, ...]
+# Of cross-validation; which samples are in which fold is the same for every fit.
+N_FOLDS, FOLD_SEED = 5, 0
+
+
+def fold_of(count: int) -> Array:
+    """The fold (n,) of every sample in memory."""
+    return np.random.default_rng(FOLD_SEED).permutation(count) % N_FOLDS
 
 
 @dataclass(frozen=True)
@@ -24,7 +30,6 @@ class Settings:
 
     Attributes
     ----------
-    kind : "cp" or "tucker"
     alpha : float or "auto"
     penalty : "weights", "factors" or "auto"
     intercept : bool
@@ -32,7 +37,6 @@ class Settings:
     tol : float
     """
 
-    kind: str
     alpha: float | str
     penalty: str
     intercept: bool
@@ -41,11 +45,7 @@ class Settings:
 
     def path(self, regression: Regression, rank: Rank) -> PathFit:
         """Weights of one rank."""
-        starts: list[Any]
-        if isinstance(rank, tuple):
-            starts, correlated = tucker_starts(regression, rank)
-        else:
-            starts, correlated = cp_starts(regression, rank)
+        starts, correlated = starts_of(regression, rank)
         self._check_identified(regression, starts[0].n_free)
         alpha = None if isinstance(self.alpha, str) else float(self.alpha)
         first = FIRST_ALPHA

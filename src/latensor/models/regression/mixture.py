@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,7 +14,14 @@ from latensor.arrays import Array, RandomState, generator
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
-from latensor.estimation.parameters import N_COMPONENTS, N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    N_COMPONENTS,
+    Choice,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.samples import in_library_of
 from latensor.estimation.target_input import read_pair, target_source
 from latensor.exceptions import InvalidInputError
@@ -54,7 +60,8 @@ class Targets:
         return targets
 
 
-class MixtureOfRegressions(LatentEstimator):
+@dataclass(eq=False, repr=False)
+class MixtureOfRegressions(RefinementParameters, LatentEstimator):
     """Several regressions in one sample: which holds for a row is hidden (monograph 4.5).
 
     With probability weights_j, y given x is Gaussian ("identity"), Bernoulli ("logit") or Poisson
@@ -95,20 +102,16 @@ class MixtureOfRegressions(LatentEstimator):
     ((2, 3), (1000, 2))
     """
 
+    n_components: int | str = parameter(2, *N_COMPONENTS)
+    _: KW_ONLY
+    link: str = parameter("identity", Choice(LINKS))
+    n_init: int = parameter(10, AT_LEAST_ONE)
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+
     _min_samples: ClassVar[int] = 2
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
     _input_names: ClassVar[tuple[str, ...]] = ("_n_targets",)
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "link": (Choice(LINKS),),
-        "n_init": (Interval(numbers.Integral, 1),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
     _intervals_of = (
         {"weights": PROBABILITY, "coef": REAL, "intercept": REAL, "variances": NOT_NEGATIVE},
         "coef",
@@ -126,29 +129,6 @@ class MixtureOfRegressions(LatentEstimator):
             "certificate_",
         }
     )
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        link: str = "identity",
-        n_init: int = 10,
-        reg_covar: float = 1e-6,
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.link = link
-        self.n_init = n_init
-        self.reg_covar = reg_covar
-        self.refine = refine
-        self.tol = tol
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ answers
     def predict(self, X: object, *, by_component: bool = False) -> Array:

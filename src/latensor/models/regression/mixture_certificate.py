@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from latensor.diagnostics.design import (
-    collinear_statement,
-    samples_statement,
-    starts_statement,
+    collinear_finding,
+    samples_finding,
+    starts_finding,
 )
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
     GOOD,
     Findings,
-    Statement,
-    present,
+    Said,
+    finding,
     shown_spectrum,
 )
 from latensor.value_files import storable
@@ -71,34 +71,30 @@ class RegressionMixtureCertificate(Findings):
             f"{self.method}"
         )
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(
-            samples_statement(
-                self.samples_per_coefficient,
-                f"the smallest component has {self.samples_per_coefficient:.3g} samples for every "
-                "coefficient.",
-            ),
-            self._separation(),
-            starts_statement(self.n_agreed, self.n_starts) if self.n_starts > 1 else None,
-            self._directions(),
-            self._logistic(),
-            collinear_statement(self.rank, self.n_features, self.constant_features, "coefficients"),
-        )  # fmt: skip
+    @finding("Samples")
+    def _samples(self) -> Said:
+        each = self.samples_per_coefficient
+        told = f"the smallest component has {each:.3g} samples for every coefficient."
+        return samples_finding(each, told)
 
-    def _separation(self) -> Statement | None:
+    @finding("Separation")
+    def _separation(self) -> Said | None:
         if self.n_components == 1:
             return None
         text = (
             f"the two closest components predict {self.separation:.3g} standard deviations apart."
         )
         if self.separation >= _APART:
-            return Statement("Separation", GOOD, text)
+            return GOOD, text
         level = CAUTION if self.separation >= _CLOSE else BAD
-        return Statement("Separation", level, text + " They may be one: lower n_components.")
+        return level, text + " They may be one: lower n_components."
 
-    def _directions(self) -> Statement | None:
+    @finding("Optimum")
+    def _starts(self) -> Said | None:
+        return starts_finding(self.n_agreed, self.n_starts) if self.n_starts > 1 else None
+
+    @finding("Moments")
+    def _directions(self) -> Said | None:
         if self.n_seen is None or self.n_seen >= self.n_components:
             return None
         text = (
@@ -106,15 +102,18 @@ class RegressionMixtureCertificate(Findings):
             f"{shown_spectrum(self.spectrum)} of the largest)"
         )
         if self.n_agreed > 1:
-            return Statement("Moments", GOOD, text + ": the components rest on the likelihood.")
-        return Statement("Moments", CAUTION, text + ": give more samples, or lower n_components.")
+            return GOOD, text + ": the components rest on the likelihood."
+        return CAUTION, text + ": give more samples, or lower n_components."
 
-    def _logistic(self) -> Statement | None:
+    @finding("Logistic components")
+    def _logistic(self) -> Said | None:
         if self.link != "logit" or self.n_components == 1 or self.n_samples >= _LOGISTIC:
             return None
-        return Statement(
-            "Logistic components",
-            CAUTION,
+        return CAUTION, (
             f"{self.n_samples:,.0f} samples of one bit each: below 100,000 the components of a "
-            "logistic mixture are rarely determined.",
+            "logistic mixture are rarely determined."
         )
+
+    @finding("Collinear features")
+    def _collinear(self) -> Said | None:
+        return collinear_finding(self.rank, self.n_features, self.constant_features, "coefficients")

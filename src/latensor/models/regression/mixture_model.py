@@ -36,8 +36,6 @@ _SAME = 1e-3
 _FEWEST = 6
 # The variance of the noise at a start, as a fraction of that of y: EM lets it shrink.
 _FIRST_VARIANCE = 0.3
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 
 
 @dataclass(frozen=True)
@@ -168,9 +166,7 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         )
 
     def sample_size(self, frame: Frame) -> int:
-        return min(
-            self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // (self.n_features + 1))
-        )
+        return self.rows_in_memory(self.sample_limit, self.n_features + 1)
 
     def search(
         self, frame: Frame, search_: Search[RegressionMixtureState]

@@ -12,7 +12,8 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Statement
+from latensor.diagnostics.design import unconverged
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
@@ -21,7 +22,15 @@ from latensor.models.regression.design import (
     regression_of_moments,
     regression_of_rows,
 )
-from latensor.models.regression.fit import Rank, RankScore, Settings, select_rank
+from latensor.models.regression.fit import (
+    FOLD_SEED,
+    N_FOLDS,
+    RankScore,
+    Settings,
+    fold_of,
+    select_rank,
+)
+from latensor.models.regression.starts import Rank
 from latensor.models.regression.tucker_weights import TuckerWeights
 from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch, Kind
@@ -35,8 +44,6 @@ from latensor.value_files import storable
 _MANY_ROWS = 1.5
 # Up to here, entries and targets together, covariances are kept (0.5 GB).
 MAX_COVARIANCE = 8192
-N_FOLDS = 5
-_FOLD_SEED = 0
 
 
 @storable
@@ -64,20 +71,18 @@ class RegressionCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"weights with {self.n_free:.4g} degrees of freedom from {self.n_samples:g} samples"
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
+    @finding("Prediction")
+    def _prediction(self) -> Said:
         r2, held = self.r2, self.r2_cross_validated
         level = BAD if not held > 0 else CAUTION if r2 - held > 0.5 * (1 - r2) + 0.1 else GOOD
         text = f"R2 is {r2:.3g} on these samples and about {held:.3g} on new ones."
         if level != GOOD:
             text += " Lower the rank, raise alpha, or give more samples."
-        found = [Statement("Prediction", level, text)]
-        if not self.converged:
-            found.append(
-                Statement("Convergence", CAUTION, "stopped at max_iter before the loss converged.")
-            )
-        return tuple(found)
+        return level, text
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +207,7 @@ class RegressionModel(TensorModel[RegressionState]):
 
     def _row_folds(self, units: Batch) -> list[tuple[Regression, Callable[[Array], float]]]:
         self._check_folds(len(units))
-        place = np.random.default_rng(_FOLD_SEED).permutation(len(units)) % N_FOLDS
+        place = fold_of(len(units))
         folds: list[tuple[Regression, Callable[[Array], float]]] = []
         for k in range(N_FOLDS):
             kept = self._of_rows(units.take(np.flatnonzero(place != k)))
@@ -219,7 +224,7 @@ class RegressionModel(TensorModel[RegressionState]):
     def moments(self, frame: Frame) -> dict[str, Folded]:
         empty = CrossCovarianceSums(frame["x"], frame["y"])
         if self.rank is None:
-            return {"folds": Grouped.of(empty, N_FOLDS, _FOLD_SEED)}
+            return {"folds": Grouped.of(empty, N_FOLDS, FOLD_SEED)}
         return {"covariances": empty}
 
     def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[RegressionState]:

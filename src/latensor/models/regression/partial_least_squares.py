@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,14 +10,16 @@ from sklearn.base import RegressorMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, is_array, to_host
-from latensor.estimation import Interval, in_library_of
+from latensor.estimation import in_library_of
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
+from latensor.estimation.parameters import AT_LEAST_ONE, parameter
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.partial_least_squares_model import PLSModel, PLSState
 from latensor.models.regression.tensor_input import ReadsTensors, read_tensor_rows
 
 
+@dataclass(eq=False, repr=False)
 class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  # type: ignore[misc]
     """Predict from tensors whose entries are collinear, by multilinear partial least squares (Bro).
 
@@ -59,7 +61,10 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  #
     (100,)
     """
 
-    _parameters: ClassVar[Any] = {"n_components": (Interval(numbers.Integral, 1),)}
+    n_components: int = parameter(2, AT_LEAST_ONE)
+    _: KW_ONLY
+    shape: Any = None
+
     # Nothing is drawn at random: two fits are the same to the last bit.
     random_state: ClassVar[int] = 0
     _takes_one_mode = True
@@ -78,10 +83,6 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  #
             "rotations_",
         }
     )
-
-    def __init__(self, n_components: int = 2, *, shape: Any = None) -> None:
-        self.n_components = n_components
-        self.shape = shape
 
     def _model(self) -> PLSModel:
         return PLSModel(self._dims, self._n_targets, int(self.n_components))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import numbers
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,45 +11,27 @@ from sklearn.metrics import r2_score
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, is_array, to_host
-from latensor.estimation import Choice, Interval
-from latensor.estimation.base import LatentEstimator
-from latensor.estimation.convergence import warn_unconverged
 from latensor.estimation.model import Answer, Frame
+from latensor.estimation.parameters import Choice, parameter
 from latensor.estimation.samples import in_library_of
-from latensor.models.regression.base import (
-    PARAMETERS,
-    CPRank,
-    TuckerRanks,
-    dense_weights,
-    fitted_tensor,
-)
-from latensor.models.regression.fit import Rank, Settings
-from latensor.models.regression.model import RegressionModel, RegressionState
-from latensor.models.regression.tensor_input import ReadsTensors, read_tensor_rows
+from latensor.models.regression.base import CPRank, TensorEstimator, TuckerRanks, dense_weights
+from latensor.models.regression.fit import Settings
+from latensor.models.regression.model import RegressionModel
+from latensor.models.regression.tensor_input import read_tensor_rows
 
 
-class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class TensorRegressor(RegressorMixin, TensorEstimator):  # type: ignore[misc]
     """Base of the regressors: y = <X, W> + b with W of low rank."""
 
-    alpha: float | str
-    penalty: str
-    fit_intercept: bool
-    max_rank: int
-    max_iter: int
-    tol: float
-    # Nothing is drawn at random: two fits are the same to the last bit.
-    random_state: ClassVar[int] = 0
-    _kind: ClassVar[str]
-    _takes_sparse = True
-    _min_samples = 2
-    _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
+    _: KW_ONLY
+    penalty: str = parameter("auto", Choice(("weights", "factors", "auto")))
 
-    def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        raise NotImplementedError(f"{type(self).__name__} must read its rank")
+    _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
+    _fitted_names = TensorEstimator._fitted_names | {"penalty_"}
 
     def _model(self) -> RegressionModel:
         settings = Settings(
-            self._kind,
             self.alpha,
             self.penalty,
             bool(self.fit_intercept),
@@ -59,43 +41,11 @@ class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: i
         rank, candidates = self._ranks(self._n_targets)
         return RegressionModel(self._dims, self._n_targets, settings, rank, candidates)
 
-    # ------------------------------------------------------------------ what was found
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
-        state: RegressionState = answer.state  # type: ignore[assignment]
-        intercept = state.intercept.astype(self._dtype)
-        return {
-            "coef_": fitted_tensor(state.weights, self._flat, self._dtype),
-            "intercept_": intercept[0] if self._flat else intercept,
-            "alpha_": state.alpha,
-            "penalty_": state.penalty,
-            "rank_": state.rank,
-            "selection_": state.scores,
-            "n_iter_": state.n_iter,
-            "shape_": self._dims,
-            "certificate_": state.certificate,
-        }
-
-    _fitted_names = frozenset(
-        {
-            "coef_",
-            "intercept_",
-            "alpha_",
-            "penalty_",
-            "rank_",
-            "selection_",
-            "n_iter_",
-            "shape_",
-            "certificate_",
-        }
-    )
-
-    def _warn(self, answer: Answer[Any]) -> None:
-        state: RegressionState = answer.state  # type: ignore[assignment]
-        if not state.certificate.converged:
-            warn_unconverged(
-                f"{type(self).__name__} stopped after max_iter={self.max_iter} steps before the "
-                f"loss decreased by less than tol={self.tol:g}: raise max_iter, or alpha"
-            )
+        found = super()._attributes(answer, frame)
+        intercept, state = found["intercept_"], answer.state
+        found["intercept_"] = intercept[0] if self._flat else intercept
+        return {**found, "penalty_": state.penalty}  # type: ignore[union-attr]
 
     # ------------------------------------------------------------------ answers
     def predict(self, X: object) -> Array:
@@ -120,6 +70,7 @@ class TensorRegressor(RegressorMixin, ReadsTensors, LatentEstimator):  # type: i
         return tags
 
 
+@dataclass(eq=False, repr=False)
 class CPRegressor(CPRank, TensorRegressor):
     """Predict numbers from tensors, by weights that are a sum of a few outer products.
 
@@ -177,37 +128,8 @@ class CPRegressor(CPRank, TensorRegressor):
     (3.0, 1.0)
     """
 
-    _kind = "cp"
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "rank": (Interval(numbers.Integral, 1), Choice(("auto",))),
-        "penalty": (Choice(("weights", "factors", "auto")),),
-    }
 
-    def __init__(
-        self,
-        rank: int | str = 1,
-        *,
-        alpha: float | str = "auto",
-        penalty: str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            rank,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.penalty = penalty
-
-
+@dataclass(eq=False, repr=False)
 class TuckerRegressor(TuckerRanks, TensorRegressor):
     """Predict numbers from tensors, by weights that are a small core with a factor per mode.
 
@@ -239,32 +161,3 @@ class TuckerRegressor(TuckerRanks, TensorRegressor):
     >>> bool(lt.TuckerRegressor((2, 2)).fit(X, y).score(X, y) > 0.99)
     True
     """
-
-    _kind = "tucker"
-    _parameters = {  # noqa: RUF012
-        **PARAMETERS,
-        "penalty": (Choice(("weights", "factors", "auto")),),
-    }
-
-    def __init__(
-        self,
-        ranks: Any = 1,
-        *,
-        alpha: float | str = "auto",
-        penalty: str = "auto",
-        fit_intercept: bool = True,
-        shape: Any = None,
-        max_rank: int = 8,
-        max_iter: int = 100,
-        tol: float = 1e-6,
-    ) -> None:
-        super().__init__(
-            ranks,
-            alpha=alpha,
-            fit_intercept=fit_intercept,
-            shape=shape,
-            max_rank=max_rank,
-            max_iter=max_iter,
-            tol=tol,
-        )
-        self.penalty = penalty

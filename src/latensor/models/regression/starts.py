@@ -7,6 +7,7 @@ M = E[y X] is W x_1 S_1 .. x_N S_N: whitened in every mode it is a tensor of the
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,8 @@ from latensor.decomposition.decompose import decompose
 from latensor.models.regression.design import DenseDesign, Regression
 from latensor.models.regression.tucker_weights import TuckerWeights, multiplied, unfolded
 from latensor.models.regression.weights import CPWeights
+
+Rank = int | tuple[int, ...]
 
 # Of the mean variance, added to the variances of a mode before it is whitened.
 _MODE_RIDGE = 1e-2
@@ -79,6 +82,13 @@ def _moments(regression: Regression, rank: int) -> tuple[list[tuple[Array, list[
     found = [whitened] if correlated else [plain, whitened]
     estimate = _ridge_estimate(regression, rank)
     return [*found, *([] if estimate is None else [(estimate, [])])], correlated
+
+
+def starts_of(regression: Regression, rank: Rank) -> tuple[list[Any], bool]:
+    """Weights of a rank from the cross moment, and whether entries are correlated."""
+    if isinstance(rank, tuple):
+        return tucker_starts(regression, rank)
+    return cp_starts(regression, rank)
 
 
 def cp_starts(regression: Regression, rank: int) -> tuple[list[CPWeights], bool]:

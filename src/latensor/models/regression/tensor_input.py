@@ -4,24 +4,17 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array, is_array, library_name, read_numpy, to_host
-from latensor.engines import engine_of
-from latensor.estimation import host_dtype, read_samples, read_weights
-from latensor.estimation.row_input import numbered, on_host
-from latensor.estimation.sample_source import as_batches
-from latensor.estimation.target_input import TargetReader
+from latensor.estimation import host_dtype, read_samples
+from latensor.estimation.target_input import TargetReader, pair_source
 from latensor.exceptions import InvalidInputError
-from latensor.moments.batch import Kind
 from latensor.sources.pairs import PairReader
-from latensor.sources.partitions import Partitioned
-from latensor.sources.passes import first_filled
 from latensor.sources.rows import RowReader
 from latensor.sources.shards import Parts, Source
 from latensor.tensors.sparse import SparseTensor
@@ -167,43 +160,17 @@ class ReadsTensors:
         if self.shape is not None:
             read_shape(self.shape, None, type(self).__name__)
 
-    def _accepted_targets(self) -> Callable[[Any], Any] | None:
-        """What is made of targets (n, t) as they are read, or refuses them; None for any."""
-        return None
-
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
-        parts = X if isinstance(X, Partitioned) and y is None else None
-        batches: Any = as_batches(X, is_targeted) if y is None else None
-        if parts is not None:
-            batches = parts.heads(Kind.TARGETED)
-        accept = self._accepted_targets()
-        if batches is None:
-            rows, targets, weights = self._read_pair(X, y, sample_weight, reset=reset)
-            known = on_host(self, targets)
-            known = known if accept is None else accept(known)
-            units = numbered((on_host(self, rows), known), weights)
-            return replace(Source.of(Kind.TARGETED, units), original=(rows, targets))
-        if sample_weight is not None:
-            raise InvalidInputError(
-                "sample_weight cannot be matched to a source: give triples (X, y, sample_weight)"
-            )
-        if reset:
-            first = first_filled(batches, lambda pair: bool(pair[0].shape[0]))
-            self._read_pair(first[0], first[1], None, reset=True)
-        name = type(self).__name__
-        pairs = PairReader(
-            RowReader(self.n_features_in_, name, keeps_sparse=self._takes_sparse),
-            RowReader(self._n_targets, f"the target of {name}"),
-        )
-        reader = TensorReader(TargetReader(pairs, accept), self._dims, name)
-        if parts is not None:
-            return parts.source(Kind.TARGETED, reader, engine_of(parts))
-        copies = not isinstance(batches, list | tuple)
-        return Source(Kind.TARGETED, (batches,), reader, copies=copies)
+        def reader() -> TensorReader:
+            name = type(self).__name__
+            rows = RowReader(self.n_features_in_, name, keeps_sparse=self._takes_sparse)
+            pairs = PairReader(rows, RowReader(self._n_targets, f"the target of {name}"))
+            return TensorReader(TargetReader(pairs, self._accepted_targets()), self._dims, name)  # type: ignore[attr-defined]
 
-    def _read_pair(
-        self, X: object, y: object, sample_weight: object, *, reset: bool
-    ) -> tuple[Array, Array, Any]:
+        given = (X, y, sample_weight)
+        return pair_source(self, given, is_targeted, self._read_pair, reader, reset)
+
+    def _read_pair(self, X: object, y: object, reset: bool) -> tuple[Array, Array]:
         rows = read_tensor_rows(self, X, reset=reset)
         flat = _n_axes(y) == 1
         targets = read_samples(self, y, name="y", reset=reset, target=True)
@@ -227,8 +194,7 @@ class ReadsTensors:
                 f"y has {targets.shape[1]} outputs, but {type(self).__name__} is expecting "
                 f"{self._n_targets}"
             )
-        weights = read_weights(sample_weight, rows)
-        return rows, targets, np.ones(rows.shape[0]) if weights is None else weights
+        return rows, targets
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()  # type: ignore[misc]

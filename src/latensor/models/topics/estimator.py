@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import numbers
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -15,7 +15,14 @@ from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.document_input import document_source
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY
-from latensor.estimation.parameters import ALGORITHM, Choice, Interval, Range
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    N_COMPONENTS,
+    N_JOBS,
+    POSITIVE,
+    REFINE,
+    parameter,
+)
 from latensor.estimation.selection import with_halves
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.inference import TopicInference
@@ -24,20 +31,20 @@ from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
 
+@dataclass(eq=False, repr=False)
 class TopicEstimator(TopicInference, LatentEstimator):
     """Base of the models whose components are topics: rows of word probabilities."""
 
-    _parameters: ClassVar[Mapping[str, Sequence[Range]]] = {
-        "n_components": (Interval(numbers.Integral, 1), Choice(("auto",))),
-        "algorithm": ALGORITHM,
-        "refine": (Interval(numbers.Integral, 0), Choice(("auto",))),
-        "topic_word_prior": (Interval(numbers.Real, 0, closed="neither"),),
-        "n_jobs": (
-            Interval(numbers.Integral, 1),
-            Interval(numbers.Integral, -np.inf, -1),
-            Choice((None,)),
-        ),
-    }
+    n_components: int | str = parameter(10, *N_COMPONENTS)
+    _: KW_ONLY
+    algorithm: Any = parameter("auto", *ALGORITHM)
+    refine: int | str = parameter("auto", *REFINE)
+    topic_word_prior: float = parameter(0.05, POSITIVE)
+    init: Any = None
+    random_state: RandomState = None
+    n_jobs: int | None = parameter(None, *N_JOBS)
+    callback: Callable[[str, float], None] | None = None
+
     _fitted_names = frozenset(
         {
             "components_",
@@ -57,15 +64,6 @@ class TopicEstimator(TopicInference, LatentEstimator):
         {"components": PROBABILITY},
         "components",
     )
-
-    n_components: int | str
-    algorithm: Any
-    refine: int | str
-    topic_word_prior: float
-    init: Any
-    random_state: RandomState
-    n_jobs: int | None
-    callback: Callable[[str, float], None] | None
 
     def fit(
         self,

@@ -14,15 +14,13 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import check_positive_int, generator
 from latensor.arrays.randomness import RandomState
 from latensor.diagnostics.coherence import coherence
-from latensor.estimation.document_input import read_counts, read_texts
+from latensor.estimation.document_input import BATCH_ROWS, read_counts, read_texts
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.exploration import TopicExploration
 from latensor.sources import DocumentSource, MatrixSource
 from latensor.sources.passes import over
 from latensor.sources.texts import is_folder, is_texts
-
-_ROWS = 65536
 
 
 class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
@@ -112,7 +110,7 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
                 )
             return documents
         counts, _ = read_counts(self, documents, reset=False)
-        return MatrixSource(counts, _ROWS)
+        return MatrixSource(counts, BATCH_ROWS)
 
     def _over_batches(self, documents: object, answer: Callable[[Any], Any]) -> Any:
         return np.concatenate(over(self._read_batches(documents), answer))

@@ -85,19 +85,17 @@ def grouped(groups: Any, known: Any = None) -> Intervals:
     return Intervals(labels.tolist(), places)
 
 
-def binned(times: Any, n_bins: int | str, known: Any = None) -> Intervals:
+def binned(times: Any, n_bins: int | str) -> Intervals:
     """Intervals of time: of equal length, or of the calendar.
 
     Parameters
     ----------
     times : (n,) array of numbers, dates or texts of dates
     n_bins : int or "calendar"
-    known : (n,) bools, False for documents without a time; None for all
     """
     calendar = n_bins == "calendar"
     count = EQUAL_BINS if calendar else check_positive_int(n_bins, "n_bins")
-    known = np.ones(len(times), bool) if known is None else known
-    column = times[known]
+    column = times
     dated = column.dtype.kind not in "biuf"
     if dated:
         try:
@@ -112,9 +110,7 @@ def binned(times: Any, n_bins: int | str, known: Any = None) -> Intervals:
         raise InvalidInputError("times holds NaN or infinity: leave those documents out")
     low, high = column.min(), column.max()
     scale = Calendar.between(low, high) if dated and calendar else EqualBins(low, high, count)
-    places = np.full(len(times), -1)
-    places[known] = scale.places(column)
-    return Intervals(scale.labels, places)
+    return Intervals(scale.labels, scale.places(column))
 
 
 def _undated(column: Any) -> str:

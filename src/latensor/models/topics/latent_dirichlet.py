@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 import warnings
-from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from sklearn.utils.validation import check_is_fitted
@@ -12,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import Array, RandomState
 from latensor.arrays.threads import thread_count
 from latensor.estimation.model import Answer, Frame
-from latensor.estimation.parameters import Choice, Interval
+from latensor.estimation.parameters import POSITIVE, Choice, parameter
 from latensor.models.topics.dirichlet_model import DirichletModel
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import TopicState
@@ -22,6 +21,7 @@ from latensor.models.topics.refinement import (
 )
 
 
+@dataclass(eq=False, repr=False)
 class LatentDirichletAllocation(TopicEstimator):
     """Topics of documents that are mixtures of several (monograph 4.2.3).
 
@@ -78,41 +78,12 @@ class LatentDirichletAllocation(TopicEstimator):
     (2, 5)
     """
 
-    _parameters = {  # noqa: RUF012
-        **TopicEstimator._parameters,
-        "alpha0": (Interval(numbers.Real, 0, closed="neither"), Choice((None,))),
-        "document_topic_prior": (
-            Choice(("auto",)),
-            Interval(numbers.Real, 0, closed="neither"),
-        ),
-    }
+    _: KW_ONLY
+    alpha0: float | None = parameter(None, POSITIVE, Choice((None,)))
+    document_topic_prior: float | str = parameter("auto", Choice(("auto",)), POSITIVE)
+
     _fitted_names = TopicEstimator._fitted_names | {"alpha_", "mixture_prior_"}
     _weight_name = "alpha"
-
-    def __init__(
-        self,
-        n_components: int | str = 10,
-        *,
-        alpha0: float | None = None,
-        algorithm: Any = "auto",
-        refine: int | str = "auto",
-        document_topic_prior: float | str = "auto",
-        topic_word_prior: float = 0.05,
-        init: Any = None,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        callback: Callable[[str, float], None] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.alpha0 = alpha0
-        self.algorithm = algorithm
-        self.refine = refine
-        self.document_topic_prior = document_topic_prior
-        self.topic_word_prior = topic_word_prior
-        self.init = init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callback = callback
 
     def _model(self) -> DirichletModel:
         return DirichletModel(

@@ -306,9 +306,6 @@ class TopicsModel(Model[TopicState]):
     def order(self, frame: Frame, state: TopicState) -> Array:
         return np.argsort(-state.weights, kind="stable")
 
-    def permuted(self, state: TopicState, order: Array) -> TopicState:
-        return state.permuted(order)
-
     def certify(
         self, evidence: Mapping[str, Any], topics: Array, rng: np.random.Generator, refined: bool
     ) -> TopicCertificate | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -68,6 +67,7 @@ class SingleTopicModel(TopicsModel):
         return {"components": state.topics, "weights": state.weights}
 
 
+@dataclass(eq=False, repr=False)
 class SingleTopic(TopicEstimator):
     """Topics of documents that have one topic each (monograph 1.2, 4.1).
 
@@ -107,27 +107,6 @@ class SingleTopic(TopicEstimator):
 
     _fitted_names = TopicEstimator._fitted_names | {"weights_"}
     _weight_name = "weights"
-
-    def __init__(
-        self,
-        n_components: int | str = 10,
-        *,
-        algorithm: Any = "auto",
-        refine: int | str = "auto",
-        topic_word_prior: float = 0.05,
-        init: Any = None,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-        callback: Callable[[str, float], None] | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.algorithm = algorithm
-        self.refine = refine
-        self.topic_word_prior = topic_word_prior
-        self.init = init
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.callback = callback
 
     def _model(self) -> SingleTopicModel:
         return SingleTopicModel(

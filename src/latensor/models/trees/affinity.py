@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
+import scipy
 
 from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
@@ -28,6 +28,7 @@ class Affinity:
     saturated : (n, n) bool, pairs whose distance was cut
     weights : (n, n), inverse variances of the distances up to a factor
     order : int, states k: R is of order k
+    rates : CommonRates that the distances stand on; None for log-determinants and correlations
     """
 
     values: Any
@@ -35,6 +36,7 @@ class Affinity:
     saturated: Any
     weights: Any
     order: int
+    rates: Any = None
 
 
 def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:
@@ -120,7 +122,9 @@ def fitted_lengths(tree: Tree, affinity: Affinity) -> Array:
         return _balanced_lengths(tree, affinity.distances)
     gram, target = length_equations(tree, affinity.weights, affinity.distances[None])
     factor = np.linalg.cholesky(gram).T
-    lengths[free] = nnls(factor, np.linalg.solve(factor.T, target[:, 0]), maxiter=30 * len(free))[0]
+    lengths[free] = scipy.optimize.nnls(
+        factor, np.linalg.solve(factor.T, target[:, 0]), maxiter=30 * len(free)
+    )[0]
     return lengths
 
 

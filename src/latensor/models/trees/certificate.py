@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import (
-    BAD,
-    CAUTION,
-    GOOD,
-    UNKNOWN,
-    Findings,
-    Statement,
-    present,
-)
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Findings, Said, finding
 from latensor.value_files import storable
 
 # Support from which on an edge counts as found: of those, 95 to 99 in 100 were right where it
@@ -58,59 +50,51 @@ class TreeCertificate(Findings):
             f"a tree over {self.n_leaves} leaves with {self.n_hidden} hidden nodes, {self.method}"
         )
 
-    @property
-    def statements(self) -> tuple[Statement, ...]:
-        """The findings, each with its topic, how good it is, and a sentence."""
-        return present(_support(self), _saturation(self), _edges(self), _zero(self))
+    @finding("Support")
+    def _support(self) -> Said | None:
+        if not self.n_inner_edges:
+            text = "so few leaves have one tree only."
+            if self.n_leaves > 3:
+                text = "no inner edge is told from zero: all leaves hang on one node."
+            return GOOD, text
+        if self.n_supported < 0:
+            return UNKNOWN, "the support of inner edges was not measured."
+        text = (
+            f"{self.n_supported} of {self.n_inner_edges} inner edges have a bootstrap support of "
+            f"at least {_SUPPORTED:g}; the weakest has {self.weakest_support:.2g}."
+        )
+        if self.n_supported == self.n_inner_edges:
+            return GOOD, text
+        if 2 * self.n_supported >= self.n_inner_edges:
+            return CAUTION, text + " The others may be arranged differently."
+        return BAD, text + " Most of the tree is not determined."
 
+    @finding("Distances")
+    def _saturation(self) -> Said:
+        text = f"{100 * self.saturated:.3g} % of the pairs of leaves are too far apart to measure."
+        if self.saturated < 0.5:
+            return GOOD, text
+        return CAUTION, text + " Lengths deep in the tree are uncertain."
 
-def _support(found: TreeCertificate) -> Statement | None:
-    if not found.n_inner_edges:
-        text = "so few leaves have one tree only."
-        if found.n_leaves > 3:
-            text = "no inner edge is told from zero: all leaves hang on one node."
-        return Statement("Support", GOOD, text)
-    if found.n_supported < 0:
-        return Statement("Support", UNKNOWN, "the support of inner edges was not measured.")
-    text = (
-        f"{found.n_supported} of {found.n_inner_edges} inner edges have a bootstrap support of at "
-        f"least {_SUPPORTED:g}; the weakest has {found.weakest_support:.2g}."
-    )
-    if found.n_supported == found.n_inner_edges:
-        return Statement("Support", GOOD, text)
-    if 2 * found.n_supported >= found.n_inner_edges:
-        return Statement("Support", CAUTION, text + " The others may be arranged differently.")
-    return Statement("Support", BAD, text + " Most of the tree is not determined.")
+    @finding("Parameters")
+    def _edges(self) -> Said:
+        text = (
+            "the weakest edge has a smallest singular value (correlation) of "
+            f"{self.smallest_singular:.2g}"
+        )
+        noise = _ERRORS / max(self.n_samples, 1.0) ** 0.5
+        if self.smallest_singular > noise:
+            return GOOD, text + ": every edge carries information."
+        return (
+            CAUTION,
+            text + f", within the noise of {self.n_samples:,.0f} samples: its table is uncertain.",
+        )
 
-
-def _saturation(found: TreeCertificate) -> Statement:
-    text = f"{100 * found.saturated:.3g} % of the pairs of leaves are too far apart to measure."
-    if found.saturated < 0.5:
-        return Statement("Distances", GOOD, text)
-    return Statement("Distances", CAUTION, text + " Lengths deep in the tree are uncertain.")
-
-
-def _edges(found: TreeCertificate) -> Statement:
-    text = (
-        "the weakest edge has a smallest singular value (correlation) of "
-        f"{found.smallest_singular:.2g}"
-    )
-    noise = _ERRORS / max(found.n_samples, 1.0) ** 0.5
-    if found.smallest_singular > noise:
-        return Statement("Parameters", GOOD, text + ": every edge carries information.")
-    return Statement(
-        "Parameters",
-        CAUTION,
-        text + f", within the noise of {found.n_samples:,.0f} samples: its table is uncertain.",
-    )
-
-
-def _zero(found: TreeCertificate) -> Statement | None:
-    if not found.zero_edges:
-        return None
-    return Statement(
-        "Zero edges",
-        CAUTION,
-        f"{found.zero_edges} inner edges have length zero: a node of higher degree explains the "
-        "distances as well.",
-    )
+    @finding("Zero edges")
+    def _zero(self) -> Said | None:
+        if not self.zero_edges:
+            return None
+        return CAUTION, (
+            f"{self.zero_edges} inner edges have length zero: a node of higher degree explains the "
+            "distances as well."
+        )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from math import comb
 
 import numpy as np
-from scipy.stats import t as student
+from scipy.special import stdtrit
 
 from latensor.models.trees.affinity import Affinity, length_equations
 from latensor.sources.tree import Tree
@@ -40,7 +40,7 @@ def collapse_edges(
     gram, target = length_equations(tree, affinity.weights, distances)
     inverse = np.linalg.inv(gram)
     lengths = inverse @ target
-    threshold = student.isf(level / comb(n + 1, 3), groups - 1)
+    threshold = -stdtrit(groups - 1, level / comb(n + 1, 3))
     gone = []
     while inner.any():
         errors = np.sqrt(groups - 1) * lengths[:, 1:].std(axis=1)

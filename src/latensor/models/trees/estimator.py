@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -19,7 +19,14 @@ from latensor.estimation.base import LatentEstimator
 from latensor.estimation.mixture_inference import DensityInference
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
-from latensor.estimation.parameters import N_JOBS, REFINE, Choice, Interval
+from latensor.estimation.parameters import (
+    AT_LEAST_ONE,
+    AT_LEAST_ZERO,
+    Choice,
+    Interval,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.row_input import numbered, row_source
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
@@ -27,6 +34,7 @@ from latensor.models.trees.certificate import TreeCertificate
 from latensor.models.trees.family import TreeState, evaluate
 from latensor.models.trees.gaussian import GaussianTreeState, conditional_means, log_densities
 from latensor.models.trees.model import CategoricalTreeModel, GaussianTreeModel
+from latensor.models.trees.rates import distances_used
 from latensor.models.trees.read_off import node_marginals
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.newick import format_newick
@@ -75,7 +83,9 @@ def _is_categorical(estimator: Any) -> bool:
     return getattr(estimator, "family_", None) == CATEGORICAL
 
 
+@dataclass(eq=False, repr=False)
 class LatentTree(
+    RefinementParameters,
     TransformerMixin,  # type: ignore[misc]
     DensityInference,
     DensityMixin,  # type: ignore[misc]
@@ -142,19 +152,18 @@ class LatentTree(
     True
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_states": (Choice((None,)), Interval(numbers.Integral, 1)),
-        "family": (Choice(("auto", CATEGORICAL, GAUSSIAN)),),
-        "interchange": (Choice(("distance", "likelihood")),),
-        "n_symbols": (Choice((None,)), Interval(numbers.Integral, 2)),
-        "shrinkage": (Choice(("auto",)), Interval(numbers.Real, 0)),
-        "support": (Choice(("local", "bootstrap", None)),),
-        "collapse": (Choice((None,)), Interval(numbers.Real, 0, 1, closed="neither")),
-        "refine": REFINE,
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "tol": (Interval(numbers.Real, 0),),
-        "n_jobs": N_JOBS,
-    }
+    n_states: int | None = parameter(None, Choice((None,)), AT_LEAST_ONE)
+    _: KW_ONLY
+    family: str = parameter("auto", Choice(("auto", CATEGORICAL, GAUSSIAN)))
+    topology: str = "auto"
+    interchange: str = parameter("distance", Choice(("distance", "likelihood")))
+    n_symbols: int | None = parameter(None, Choice((None,)), Interval(numbers.Integral, 2))
+    shrinkage: float | str = parameter("auto", Choice(("auto",)), AT_LEAST_ZERO)
+    support: str | None = parameter("local", Choice(("local", "bootstrap", None)))
+    collapse: float | None = parameter(
+        None, Choice((None,)), Interval(numbers.Real, 0, 1, closed="neither")
+    )
+
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "tree_",
@@ -180,37 +189,6 @@ class LatentTree(
     _min_samples: ClassVar[int] = 2
     # Samples on which EM runs in memory, at most.
     _row_limit: ClassVar[int] = 100_000
-
-    def __init__(
-        self,
-        n_states: int | None = None,
-        *,
-        family: str = "auto",
-        topology: str = "auto",
-        interchange: str = "distance",
-        n_symbols: int | None = None,
-        shrinkage: float | str = "auto",
-        support: str | None = "local",
-        collapse: float | None = None,
-        refine: int | str = "auto",
-        max_iter: int = 200,
-        tol: float = 1e-6,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_states = n_states
-        self.family = family
-        self.topology = topology
-        self.interchange = interchange
-        self.n_symbols = n_symbols
-        self.shrinkage = shrinkage
-        self.support = support
-        self.collapse = collapse
-        self.refine = refine
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     # ------------------------------------------------------------------ what is asked of a tree
     @available_if(_is_categorical)  # type: ignore[untyped-decorator]
@@ -417,7 +395,7 @@ class LatentTree(
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
         moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
-        method = how.get(self.topology, "given") + moves
+        method = how.get(self.topology, "given") + distances_used(affinity) + moves
         if self.collapse is not None:
             method += f", inner edges collapsed at level {self.collapse:g}"
         method += ", refined by EM" if refined else ""

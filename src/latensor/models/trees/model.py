@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment
+import scipy
 
 from latensor.arrays import Array
 from latensor.estimation.model import Answer, Frame, Model, Search, Start
@@ -24,6 +24,7 @@ from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
+from latensor.models.trees.rates import common_rates, shape_of
 from latensor.models.trees.read_off import (
     lengths_state,
     node_marginals,
@@ -75,9 +76,23 @@ class CategoricalTreeModel(Model[TreeState]):
     pilot_size: ClassVar[int] = 2_000
     first_steps: ClassVar[int] = 0
 
-    def affinity(self, pairs: Any) -> Affinity:
-        """Log-determinants of all pairs."""
-        return logdet_affinity(joined(pairs).finalize(), self.n_states)
+    def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
+        """Log-determinants of all pairs, and distances under common rates where those hold.
+
+        For a resample `like` is the affinity of all sites, whose rates are taken.
+        """
+        tables = joined(pairs).finalize()
+        if like is not None and like.rates is not None:
+            # A tree is built again from determinants, an edge is judged by distances alone.
+            again = self.support == "bootstrap"
+            known = logdet_affinity(tables, self.n_states) if again else like
+            resampled: Affinity = like.rates.affinity(known, tables)
+            return resampled
+        found = logdet_affinity(tables, self.n_states)
+        if like is not None or self.n_states < self.n_symbols:
+            return found
+        rates = common_rates(tables, found)
+        return found if rates is None else rates.affinity(found, tables)
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         _check_leaves(len(self.names))
@@ -104,7 +119,7 @@ class CategoricalTreeModel(Model[TreeState]):
         self, frame: Frame, moments: Joint, affinity: Affinity, tree: Tree
     ) -> Answer[TreeState]:
         pairs = joined(moments["pairs"]).finalize()
-        by_lengths = lengths_state(tree, pairs.marginals, self.n_states)
+        by_lengths = lengths_state(tree, pairs.marginals, self.n_states, shape_of(affinity))
         by_views, weakest = None, 0.0
         if set(tree.splits()) == set(frame["tree"].splits()) and len(tree) == len(frame["tree"]):
             triples = moments["triples"].finalize()
@@ -244,7 +259,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
     tol: float
     pilot_size: ClassVar[int] = 2_000
 
-    def affinity(self, moments: Any) -> Affinity:
+    def affinity(self, moments: Any, like: Affinity | None = None) -> Affinity:
         """Absolute correlations."""
         _, covariance, weight = joined(moments).finalize()
         return correlation_affinity(correlations_of(covariance), weight)
@@ -343,7 +358,9 @@ def _frame(pairs: Any, values: Mapping[str, Any]) -> Frame:
     return Frame({**values, "groups": groups}, {"pairs": pairs}, weight)
 
 
-def affinities(model: TreeModel, pairs: Grouped, counts: Array) -> list[Affinity]:
+def affinities(
+    model: TreeModel, pairs: Grouped, counts: Array, affinity: Affinity
+) -> list[Affinity]:
     """Affinities of r resamples, in which the groups that have rows count counts (r, g) times."""
     used = [g for g in pairs.groups if g.sums is not None]
     every = {name: np.stack([g.sums[name] for g in used]) for name in used[0].sums}
@@ -351,7 +368,7 @@ def affinities(model: TreeModel, pairs: Grouped, counts: Array) -> list[Affinity
     for row in counts:
         sums = {name: np.tensordot(row, values, 1) for name, values in every.items()}
         try:
-            found.append(model.affinity(used[0].received(sums)))
+            found.append(model.affinity(used[0].received(sums), affinity))
         except NotIdentifiableError:
             # A leaf without two symbols in this resample.
             continue
@@ -364,7 +381,7 @@ def found_tree(model: TreeModel, pairs: Any, affinity: Affinity) -> Tree:
     if model.collapse is None or not isinstance(pairs, Grouped):
         return tree
     count = sum(g.sums is not None for g in pairs.groups)
-    left_out = affinities(model, pairs, 1 - np.eye(count))
+    left_out = affinities(model, pairs, 1 - np.eye(count), affinity)
     tree = collapse_edges(tree, affinity, left_out, model.collapse)
     return replace(tree, length=fitted_lengths(tree, affinity))
 
@@ -389,10 +406,11 @@ def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[A
         return pairs, found_tree(model, pairs, model.affinity(pairs))
     entries = (n * getattr(model, "n_symbols", 1)) ** 2
     pairs = run.fold("pairs", Grouped.of(start, group_count(entries), run.seed))
-    tree = found_tree(model, pairs, model.affinity(pairs))
+    affinity = model.affinity(pairs)
+    tree = found_tree(model, pairs, affinity)
     count = sum(g.sums is not None for g in pairs.groups)
     if supported and count > 1:
-        draws = affinities(model, pairs, resample_counts(count, run.rng("support")))
+        draws = affinities(model, pairs, resample_counts(count, run.rng("support")), affinity)
         if draws:
 
             def rebuilt(affinity: Affinity) -> Tree:
@@ -415,7 +433,7 @@ def names_agree(pairs: PairProbabilities, affinity: Affinity) -> bool:
     agree = []
     for i, j in enumerate(np.argmin(gaps, axis=1)):
         table = pairs.tables[i, j]
-        rows, columns = linear_sum_assignment(-table)
+        rows, columns = scipy.optimize.linear_sum_assignment(-table)
         agree.append(table[rows, columns].sum() <= np.trace(table) * (1 + 1e-9))
     return bool(2 * np.sum(agree) >= len(agree))
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linear_sum_assignment, nnls
+import scipy
 
 from latensor.arrays import Array
 from latensor.models.trees.family import TreeState, normalized
@@ -64,17 +64,19 @@ class NodeReading:
     gap: float
 
 
-def lengths_state(tree: Tree, marginals: Array, n_states: int) -> TreeState:
+def lengths_state(tree: Tree, marginals: Array, n_states: int, shape: float = np.inf) -> TreeState:
     """Tables with the lengths of a tree, all towards the same distribution p.
 
     M = e^-t I + (1 - e^-t) 1 p' has determinant e^-(k-1)t, and with D = -log det / k the length
-    D of an edge is t (k - 1) / k.
+    D of an edge is t (k - 1) / k. Rates of sites from a gamma distribution of a shape s make
+    (1 + t / s)^-s of e^-t.
     """
     d = marginals.shape[1]
     k = n_states
     equilibrium = marginals.mean(axis=0) + 1e-6
     equilibrium /= equilibrium.sum()
-    fraction = np.exp(-np.maximum(tree.length, 0.0) * k / max(k - 1, 1))
+    times = np.maximum(tree.length, 0.0) * k / max(k - 1, 1)
+    fraction = np.exp(-times) if np.isinf(shape) else (1 + times / shape) ** -shape
     if k < d:
         # No names in common: hidden states are groups of symbols of about equal frequency.
         group = np.minimum((np.cumsum(equilibrium) - equilibrium / 2) * k, k - 1e-9).astype(int)
@@ -227,7 +229,7 @@ def views_state(
         target = (weights * above.leaves[near]).transpose(0, 2, 1).reshape(-1, k)
         design = (weights * known[v - n].leaves[near]).transpose(0, 2, 1).reshape(-1, k)
         for i in range(k):
-            tables[v, i, :k] = nnls(design, target[:, i])[0]
+            tables[v, i, :k] = scipy.optimize.nnls(design, target[:, i])[0]
     root = np.zeros(d)
     root[:k] = known[tree.root - n].prior
     first, used = start.masks()
@@ -257,7 +259,7 @@ def named(state: TreeState) -> TreeState:
             reach[v] = reach[int(tree.parent[v])] @ state.tables[v][:k, : state.sizes()[v]]
             if v < n:
                 votes += priors[root, :k, None] * (reach[v] - reach[v].mean(axis=0))
-        order = np.argsort(linear_sum_assignment(-votes)[1])
+        order = np.argsort(scipy.optimize.linear_sum_assignment(-votes)[1])
     orders[root] = order
     for v in tree.preorder()[1:]:
         u = int(tree.parent[v])
@@ -267,7 +269,7 @@ def named(state: TreeState) -> TreeState:
         if u in orders:
             joint = joint[orders[u]]
         scale = np.sqrt(np.outer(joint.sum(axis=1), joint.sum(axis=0)))
-        orders[v] = linear_sum_assignment(-joint / np.maximum(scale, 1e-300))[1]
+        orders[v] = scipy.optimize.linear_sum_assignment(-joint / np.maximum(scale, 1e-300))[1]
     start, tables = state.startprob.copy(), state.tables.copy()
     start[:k] = start[orders[root]]
     for v in range(len(tree)):

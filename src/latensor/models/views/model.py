@@ -42,8 +42,6 @@ _DOUBTFUL_GAP = 2.0
 _BLEND = 0.02
 # Samples looked at together until enough of them differ.
 _ROWS_TO_COMPARE = 2048
-# Numbers in the sample on which EM runs: 128 MB.
-_SAMPLE_ENTRIES = 2**24
 # Standard deviations whose sixth powers are numbers: squares of third moments, in their norms.
 _NARROWEST = 1e-51
 
@@ -164,7 +162,7 @@ class ViewMixtureModel(Model[ViewState]):
 
     def sample_size(self, frame: Frame) -> int:
         width = self.densities(frame).width
-        return min(self.sample_limit, max(self.search_size, _SAMPLE_ENTRIES // width))
+        return self.rows_in_memory(self.sample_limit, width)
 
     def search(self, frame: Frame, search_: Search[ViewState]) -> Start[ViewState]:
         count, found = frame["count"], search_.evidence["found"]
@@ -189,9 +187,6 @@ class ViewMixtureModel(Model[ViewState]):
     def order(self, frame: Frame, state: ViewState) -> Array:
         order: Array = component_order(state.weights, np.hstack(state.means))
         return order
-
-    def permuted(self, state: ViewState, order: Array) -> ViewState:
-        return state.permuted(order)
 
     def parameters(self, frame: Frame, state: ViewState) -> dict[str, Array]:
         return {

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import numbers
 from collections.abc import Callable, Sequence
+from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -22,7 +22,13 @@ from latensor.estimation.parameter_intervals import (
     REAL,
     ParameterInterval,
 )
-from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, N_JOBS, REFINE, Interval
+from latensor.estimation.parameters import (
+    ALGORITHM,
+    AT_LEAST_ZERO,
+    N_COMPONENTS,
+    RefinementParameters,
+    parameter,
+)
 from latensor.estimation.row_input import numbered
 from latensor.estimation.view_input import read_views, view_source
 from latensor.models.views.family import ViewDensities, ViewState
@@ -32,7 +38,13 @@ from latensor.sources.shards import Source
 from latensor.whole_files import PathLike
 
 
-class MultiViewMixture(MixtureInference, DensityMixin, LatentEstimator):  # type: ignore[misc]
+@dataclass(eq=False, repr=False)
+class MultiViewMixture(
+    RefinementParameters,
+    MixtureInference,
+    DensityMixin,  # type: ignore[misc]
+    LatentEstimator,
+):
     """Clusters seen from several sides: conditional means of every view, and weights.
 
     Given the component the views are independent. Cross-covariances of three views turn them into
@@ -75,15 +87,12 @@ class MultiViewMixture(MixtureInference, DensityMixin, LatentEstimator):  # type
     [(2, 4), (2, 5), (2, 6)]
     """
 
-    _parameters = {  # noqa: RUF012
-        "n_components": N_COMPONENTS,
-        "algorithm": ALGORITHM,
-        "refine": REFINE,
-        "tol": (Interval(numbers.Real, 0),),
-        "reg_covar": (Interval(numbers.Real, 0),),
-        "max_iter": (Interval(numbers.Integral, 1),),
-        "n_jobs": N_JOBS,
-    }
+    n_components: int | str = parameter(2, *N_COMPONENTS)
+    _: KW_ONLY
+    kinds: str | Sequence[str] = "auto"
+    algorithm: str | Callable[..., Any] = parameter("auto", *ALGORITHM)
+    reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
+
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {
             "weights_",
@@ -104,29 +113,6 @@ class MultiViewMixture(MixtureInference, DensityMixin, LatentEstimator):  # type
     _input_names: ClassVar[tuple[str, ...]] = ("view_sizes_", "kinds_", "_sparse_views")
     # Samples on which EM runs in memory, at most.
     _row_limit: ClassVar[int] = 100_000
-
-    def __init__(
-        self,
-        n_components: int | str = 2,
-        *,
-        kinds: str | Sequence[str] = "auto",
-        algorithm: str | Callable[..., Any] = "auto",
-        refine: int | str = "auto",
-        tol: float = 1e-6,
-        reg_covar: float = 1e-6,
-        max_iter: int = 200,
-        random_state: RandomState = None,
-        n_jobs: int | None = None,
-    ) -> None:
-        self.n_components = n_components
-        self.kinds = kinds
-        self.algorithm = algorithm
-        self.refine = refine
-        self.tol = tol
-        self.reg_covar = reg_covar
-        self.max_iter = max_iter
-        self.random_state = random_state
-        self.n_jobs = n_jobs
 
     def fit(
         self,

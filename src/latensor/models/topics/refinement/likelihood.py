@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import scipy.optimize
+import scipy
 
 from latensor.arrays import Array
 from latensor.models.topics.refinement.documents import Documents, Workers
