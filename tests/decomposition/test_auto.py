@@ -368,6 +368,32 @@ def test_a_component_that_splits_a_strong_one_is_replaced():
     assert decompose(tensor, 20, random_state=83).residual < 0.00998
 
 
+@pytest.mark.parametrize("seed", [124, 127])
+def test_weak_components_of_a_whole_tensor_of_order_four_are_found(seed):
+    """A weak term of the residual shows in its unfoldings; one of noise makes place for it."""
+    rng = np.random.default_rng([seed, 20, 20, 20, 20, 20])
+    factors = [rng.standard_normal((20, 20)) for _ in range(4)]
+    factors = [f / np.linalg.norm(f, axis=0) for f in factors]
+    rng.uniform(0.1, 1.0, 20)
+    signal = CPTensor(np.geomspace(1.0, 1e-3, 20), tuple(factors)).to_dense()
+    error = rng.standard_normal(signal.shape)
+    error *= 0.01 * np.linalg.norm(signal) / np.linalg.norm(error)
+    found = decompose(signal + error, 20, random_state=seed)
+    assert found.residual * np.linalg.norm(signal + error) < 0.996 * np.linalg.norm(error)
+
+
+def test_a_swamp_of_collinear_components_is_left():
+    """A fifth of the components replaced leads back into it; half of them do not."""
+    rng = np.random.default_rng([4, 40, 40, 40, 12])
+    root = np.linalg.cholesky(np.full((12, 12), 0.9) + 0.1 * np.eye(12)).T
+    factors = [np.linalg.qr(rng.standard_normal((40, 12)))[0] @ root for _ in range(3)]
+    signal = CPTensor(rng.uniform(0.1, 1.0, 12), tuple(factors)).to_dense()
+    error = rng.standard_normal(signal.shape)
+    error *= 0.002 * np.linalg.norm(signal) / np.linalg.norm(error)
+    found = decompose(signal + error, 12, random_state=4)
+    assert found.residual * np.linalg.norm(signal + error) < np.linalg.norm(error)
+
+
 def test_sweeps_that_stick_on_a_whole_tensor_replace_a_component(monkeypatch):
     from latensor.decomposition.auto import converge
 

@@ -5,6 +5,7 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import latensor as lt
 from latensor.decomposition import Status
@@ -185,13 +186,22 @@ VALUES = np.arange(60.0)
         ((ROWS[ROWS[:, 1] != 2], VALUES[ROWS[:, 1] != 2], SHAPE), "slice 2 of mode 1"),
         ((ROWS.astype(float) + 0.5, VALUES, SHAPE), "whole number"),
         (lt.SparseTensor(ROWS, VALUES, SHAPE), "zeros that were observed"),
+        (scipy.sparse.csr_array(np.eye(3)), "zeros that were observed"),
         ("tensor", "triple"),
+        (np.full(SHAPE, "x"), "triple"),
+        (np.full(SHAPE, 1.0, dtype=object), "triple"),
         (np.full(SHAPE, np.nan), "slice 0 of mode 0"),
     ],
 )
 def test_bad_input_is_refused_in_words(triple, message):
     with pytest.raises(InvalidInputError, match=message):
         lt.complete(triple, 1)
+
+
+def test_sparse_arrays_of_pydata_are_refused_in_the_same_words():
+    sparse = pytest.importorskip("sparse")
+    with pytest.raises(InvalidInputError, match="zeros that were observed"):
+        lt.complete(sparse.COO(ROWS.T, VALUES, SHAPE), 1)
 
 
 def test_masks_beside_a_triple_and_too_few_entries_are_refused():

@@ -2,8 +2,9 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
-from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
 from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError

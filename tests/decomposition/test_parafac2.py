@@ -223,6 +223,7 @@ def test_refusals():
     for arguments, message in [
         (([], 2), "slices is empty"),
         ((np.ones((3, 3)), 2), "must be a list of matrices or a tensor of order 3"),
+        ((lt.SparseTensor.from_dense(np.ones((3, 3, 3))), 2), "needs a dense array"),
         (([*slices, np.ones((5, 4))], 2), r"slices\[4\] has 4 columns, but slices\[0\] has 5"),
         (([np.full((4, 3), np.nan)] * 3, 2), r"slices\[0\] holds 12 NaN"),
         (([x + 1j for x in slices], 2), "slices are complex"),

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import GaussNewton, SharedFactor, Status, decompose
-from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
+from latensor.decomposition.optimize.normal_equations import SharedRows
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.shared import shared_directions, shared_fit
 from latensor.tensors import MomentTensor, symmetrize

@@ -8,7 +8,8 @@ from latensor.decomposition.algorithms.symmetric_spectral import (
     SymmetricSpectral,
     whitened_directions,
 )
-from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
+from latensor.decomposition.optimize.normal_equations import SharedRows
 from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.shared import shared_fit
 from latensor.decomposition.optimize.symmetric_sweeps import SymmetricSweeps

@@ -12,10 +12,12 @@ from latensor.decomposition import GaussNewton, PowerMethod, Status, decompose
 from latensor.decomposition.auto.complete import complete_entries, split
 from latensor.decomposition.auto.constrained import Constraints
 from latensor.decomposition.auto.core import Fit
+from latensor.decomposition.decompose import ALGORITHMS
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import CONVERGED_STEPS, Monitor
-from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt
 from latensor.decomposition.optimize.masked import observe
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.sweeps import Sweeps, balanced
 from latensor.decomposition.setup import (
     as_problem,
@@ -180,6 +182,26 @@ def test_components_scale_with_the_tensor(exponent, kind):
     assert other.residual == pytest.approx(one.residual, abs=1e-6)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-160, 1e160, 1e300])
+def test_sparse_parts_trains_and_tucker_forms_of_any_kind_scale_too(scale):
+    tensor, _ = planted(2, (4, 5, 3), 2, noise=0.1)
+    tensor /= np.abs(tensor).max()
+    fits = [
+        lambda c: decompose(tensor * c, 1, sparsity=3),
+        lambda c: decompose(lt.tensor_train(tensor * c, 3), 2),
+        lambda c: lt.tucker(lt.SparseTensor.from_dense(tensor * c), 2, random_state=0),
+    ]
+    for fit in fits:
+        one, other = fit(1.0), fit(scale)
+        assert other.residual == pytest.approx(one.residual, abs=1e-6)
+        np.testing.assert_allclose(
+            np.asarray(other.tensor.to_dense()) / scale, one.tensor.to_dense(), atol=1e-4
+        )
+    opposed = lt.CPTensor(None, (np.eye(2) * 1e-200, np.eye(2) * 1e200, np.eye(2) * scale))
+    train = lt.tensor_train(opposed, 2).to_dense() / scale
+    np.testing.assert_allclose(train, np.eye(2)[:, :, None] * np.eye(2), atol=1e-12)
+
+
 def test_other_libraries_ridges_and_callbacks_scale_too():
     torch = pytest.importorskip("torch")
     tensor, _ = planted(2, (6, 5, 4), 2, noise=0.1)
@@ -233,6 +255,15 @@ def test_exact_tensors_are_completed_from_few_entries(fraction):
         assert relative_error(result, tensor) < 1e-6
 
 
+def test_small_tensors_are_completed_where_annealed_starts_agree_on_another_optimum():
+    rng = np.random.default_rng(2)
+    truth = compose([rng.random((d, 3)) for d in (3, 2, 3, 3, 2)])
+    mask = rng.random(truth.shape) < 0.7
+    found = decompose(truth, 3, mask=mask)
+    assert found.status is Status.CONVERGED
+    assert relative_error(found, truth) < 1e-8
+
+
 def test_too_few_observed_entries_are_refused_with_how_many_are_needed():
     mask = np.zeros((5, 5, 5), dtype=bool)
     mask[np.arange(5), np.arange(5), np.arange(5)] = True
@@ -265,7 +296,7 @@ def test_unseen_entries_contradict_a_fit_that_describes_only_what_it_saw():
         return Fit(noisy, observed.explicit_loss(noisy), Status.CONVERGED)
 
     monitor = Monitor(observed.squared_norm)
-    found = complete_entries(observed, 2, Constraints(), rng, descend, monitor)
+    found = complete_entries(observed, 2, Constraints(), rng, descend, lambda _: wrong, monitor)
     assert found.best.contradicted
     assert found.best.held_out_error > 0.5
     assert found.agreements == 0
@@ -298,3 +329,15 @@ def test_an_exact_fit_has_converged(order, d, rank, symmetric, dtype):
     result = decompose(tensor, rank, symmetric=symmetric)
     assert result.residual < (1e-10 if dtype == np.float64 else 2e-6)
     assert result.status is Status.CONVERGED
+
+
+@pytest.mark.parametrize("algorithm", ["jennrich", "symmetric_spectral"])
+def test_converged_is_said_of_the_tensor_and_not_of_its_core(algorithm):
+    rng = np.random.default_rng(0)
+    for _ in range(4):
+        factor = rng.standard_normal((6, 4))
+        array = lt.CPTensor(None, (factor,) * 3).to_dense()
+        result = decompose(array, 3, algorithm=algorithm)  # a core of 3 x 3 x 3 leaves some out
+        if result.status is Status.CONVERGED:
+            tol = ALGORITHMS[algorithm]().tol
+            assert gain_of_further_steps(array, result) < CONVERGED_STEPS * tol

@@ -25,7 +25,7 @@ MODELS = {
 def halves(best, reproduced, most=1000):
     """Two halves whose likelihood grows up to `best` components."""
 
-    def evaluate(k):
+    def evaluate(k, division):
         if k > most:
             return None
         scores = -np.abs(np.minimum(k, best) - best) - 1e-4 * k * (1 + NOISE)
@@ -53,11 +53,46 @@ def test_the_largest_reproduced_number_that_predicts_best(best, reproduced, most
     assert found.choices["small"] <= expected
     assert expected <= found.choices["large"] <= limit
     assert found.limit_reached == (limit == 12)
-    assert found.n_fits == 2 * len(found.table)
+    assert found.n_fits == 2 * sum(row.n_divisions for row in found.table)
     assert found.candidates == tuple(sorted(found.candidates))
     assert min(row.behind for row in found.table) == 0
     json.dumps(found.to_dict())
     assert str(found).startswith(f"{expected} components")
+
+
+@pytest.mark.parametrize(
+    "lost, expected, n_divisions",
+    [
+        # Components that are lost at k = 6 by the first, second and third division; 2 is safe.
+        ((0, 0, 6), 6, 2),
+        ((0, 1, 0), 6, 3),
+        ((2, 0, 0), 6, 3),
+        ((0, 1, 1), 2, 3),
+        ((1, 1, 0), 2, 2),
+        # More than a pair is no accident.
+        ((3, 0, 0), 2, 1),
+        # A division that cannot be fitted confirms nothing.
+        ((0, None, 0), 2, 1),
+    ],
+)
+def test_two_of_three_divisions_decide(lost, expected, n_divisions):
+    plain = halves(6, (2, 6))
+
+    def evaluate(k, division):
+        if k != 6:
+            return plain(k, division)
+        if lost[division] is None:
+            return None
+        found = plain(k, division)
+        found.ratios[: lost[division]] = 0.9
+        return found
+
+    found = select(evaluate, 64)
+    assert found.n_components == expected
+    row = next(row for row in found.table if row.n_components == 6)
+    assert row.n_divisions == n_divisions
+    assert found.in_halves == expected
+    assert row.is_reproduced == (expected == 6) or None in lost
 
 
 def test_halves_that_cannot_be_fitted_are_one_component():
@@ -136,7 +171,7 @@ def test_unobserved_entries_and_starting_values():
 def agreeing(best, reproduced, agreed):
     """Two halves whose parameters agree for some numbers only."""
     evaluate = halves(best, reproduced)
-    return lambda k: replace(evaluate(k), agrees=k in agreed)
+    return lambda k, division: replace(evaluate(k, division), agrees=k in agreed)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,8 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from torch.nn.utils.parametrize import register_parametrization  # noqa: E402
+
 import latensor as lt  # noqa: E402
 from latensor.nn import parts  # noqa: E402
 
@@ -217,6 +219,27 @@ def test_heads_have_second_derivatives(plan, ranks):
 
     given = [torch.randn(2, 3, 2, 2).double(), *(p.detach() for p in layer.parameters())]
     assert torch.autograd.gradgradcheck(call, [v.requires_grad_() for v in given])
+
+
+class Doubled(torch.nn.Module):
+    """A parametrization, whose values are stored by column."""
+
+    def forward(self, values):
+        return (2 * values.t().contiguous()).t()
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 3, 2), (2, 3, 2, 2)])
+@pytest.mark.parametrize("plan", ["whole", "joined", "modes"])
+def test_heads_take_any_leading_dimensions(plan, shape):
+    torch.manual_seed(0)
+    layer = lt.nn.TensorRegression(shape, 3, 2).double()
+    layer._plan = plan
+    twice = copy.deepcopy(layer)
+    register_parametrization(twice.factors, str(len(shape) - 1), Doubled())
+    for lead in ((), (0,), (2, 3)):
+        x = torch.randn(*lead, *shape).double()
+        torch.testing.assert_close(layer(x), layer.to_dense()(x.flatten(-len(shape))))
+        torch.testing.assert_close(twice(x) - layer.bias, 2 * (layer(x) - layer.bias))
 
 
 def test_heads_choose_the_cheapest_order_of_products():

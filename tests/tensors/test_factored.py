@@ -92,7 +92,7 @@ def test_long_sums_run_in_blocks(rng, monkeypatch):
     samples, weights = draw(rng, (50, 4)), rng.random(50)
     whole = lt.MomentTensor(samples, weights)
     operand, factors = draw(rng, (4, 2)), [draw(rng, (4, 3))] * 3
-    monkeypatch.setattr(factored, "_BLOCK_ENTRIES", 40)
+    monkeypatch.setattr(factored, "BLOCK_ENTRIES", 40)
     blocks = lt.MomentTensor(samples, weights)
     for operands in ([operand] * 3, [None, operand, None], [None] * 3, [draw(rng, 4)] * 3):
         expected = lt.multilinear(definitions.moment([samples] * 3, weights), *operands)

@@ -171,3 +171,13 @@ def test_extreme_scales(scale):
     factors = (np.full((2, 1), scale), np.full((2, 1), 1 / scale))
     tensor = lt.CPTensor(None, factors)
     np.testing.assert_allclose(tensor.normalized().to_dense(), np.ones((2, 2)))
+    cores = (np.full((2, 2, 2), scale), (np.eye(2), None, np.full((3, 2), 2.0)))
+    assert lt.frobenius_norm(lt.TuckerTensor(*cores)) == pytest.approx(
+        scale * lt.frobenius_norm(lt.TuckerTensor(np.ones((2, 2, 2)), cores[1])), rel=1e-12
+    )
+    assert lt.frobenius_norm(tensor) == pytest.approx(2.0, rel=1e-12)
+    once = lt.CPTensor([1.0, -2.0], (np.eye(3, 2), np.ones((2, 2))))
+    scaled = lt.CPTensor(once.weights * scale, once.factors)
+    assert lt.frobenius_norm(scaled) == pytest.approx(scale * once.norm(), rel=1e-12)
+    thin = lt.CPTensor(None, (single[:, :1], single[:, :1] / single[0, 0]))
+    assert lt.frobenius_norm(thin) == pytest.approx(3 * float(single[0, 0]), rel=1e-6)

@@ -184,7 +184,7 @@ def test_blocks_of_root_nodes_and_of_columns_give_the_same_core(large_tensors, m
     whole = tensor.contract(*factors)
     part = tensor.contract(factors[0], factors[1][:, 0], *factors[2:])
     for entries, pieces in ((54, 2), (27, 3), (1, 3)):
-        monkeypatch.setattr("latensor.tensors.sparse_contraction._BLOCK_ENTRIES", entries)
+        monkeypatch.setattr("latensor.tensors.sparse_contraction.BLOCK_ENTRIES", entries)
         assert len(tensor._nonzeros.tree(0).blocks(entries, 27)) >= pieces
         np.testing.assert_allclose(tensor.contract(*factors), whole, rtol=1e-10)
         again = tensor.contract(factors[0], factors[1][:, 0], *factors[2:])

@@ -14,6 +14,8 @@ from latensor.decomposition.optimize.iteration import Callback
 from latensor.decomposition.optimize.masked import observe_entries
 from latensor.decomposition.result import Decomposition
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.conversion import as_contractible
+from latensor.tensors.dense import DenseTensor
 from latensor.tensors.sparse import SparseTensor
 
 
@@ -98,11 +100,14 @@ def complete(
         values = observed.entries.astype(np.float32 if single else np.float64)
         data = SparseTensor(rows, values, observed.shape)
         return decompose(data, rank, mask=observed, **options)
+    if type(tensor).__module__.split(".")[0] in {"scipy", "sparse", "tensorly", "pyttb"}:
+        tensor = as_contractible(tensor)
     if isinstance(tensor, SparseTensor) and mask is None:
         raise InvalidInputError(
-            "a SparseTensor does not tell zeros that were observed from entries that were not: "
+            "a sparse tensor does not tell zeros that were observed from entries that were not: "
             "give (coordinates, values, shape) of the observed entries, or a SparseTensor as mask"
         )
+    tensor = tensor.array if isinstance(tensor, DenseTensor) else tensor
     tensor = unmasked(tensor, "tensor", allows_missing=True)
     if mask is None:
         mask = _known(tensor)
@@ -120,9 +125,9 @@ def _known(tensor: object) -> Any:
     """True where an array is a number."""
     try:
         array = to_host(tensor) if is_array(tensor) else np.asarray(tensor, dtype=np.float64)
+        return ~np.isnan(array)
     except (TypeError, ValueError):
         raise InvalidInputError(
             f"tensor must be an array with NaN where an entry is missing, or the triple "
             f"(coordinates, values, shape), not {type(tensor).__name__}"
         ) from None
-    return ~np.isnan(array)

@@ -146,9 +146,9 @@ class Decomposition(FittedTensor):
     Attributes
     ----------
     tensor : CPTensor with unit columns, components by decreasing weight, and in every factor the
-        largest entry of a column positive; the weights carry length and sign. Where all modes
-        share one factor and their number is odd, the vectors carry the sign and no weight is
-        negative
+        largest entry of a column positive; the weights carry length and sign. A component that the
+        fit has no use for has weight zero, and its columns may be zero. Where all modes share one
+        factor and their number is odd, the vectors carry the sign and no weight is negative
     residual : float, Frobenius norm of what is left relative to that of the data (with a mask:
         of the observed entries)
     n_iter : int, recorded iterations

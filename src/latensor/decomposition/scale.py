@@ -23,6 +23,7 @@ from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.moment import MomentTensor
 from latensor.tensors.sparse import SparseTensor
+from latensor.tensors.tensor_train import TensorTrain
 from latensor.tensors.tucker import TuckerTensor
 
 # Norms up to which a fit may square what it meets twice over: the eighth root of the range, which
@@ -82,6 +83,14 @@ def _(tensor: TuckerTensor, limit: int) -> tuple[Any, float]:
     rest = iter(parts[1:])
     factors = tuple(None if f is None else next(rest) for f in tensor.factors)
     return TuckerTensor(parts[0], factors), _product(exponent)
+
+
+@_rescaled.register
+def _(tensor: TensorTrain, limit: int) -> tuple[Any, float]:
+    parts, exponent = _normalized(list(tensor.cores), limit)
+    if parts is None:
+        return tensor, 1.0
+    return TensorTrain(tuple(parts), tensor.residual), _product(exponent)
 
 
 @_rescaled.register

@@ -21,7 +21,7 @@ from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.cp import CPTensor
-from latensor.tensors.dense import DenseTensor
+from latensor.tensors.dense import DenseTensor, frobenius
 from latensor.tensors.sparse import SparseTensor
 
 # Turns of the two fits; exact tensors with a tenth of gross errors need 40 to reach rounding.
@@ -101,7 +101,7 @@ def _fitted(
 def _by_turns(
     run: Run, data: DenseTensor, tensor: Any, count: int, result: Decomposition
 ) -> Decomposition:
-    total = float(np.linalg.norm(tensor)) or 1.0
+    total = float(frobenius(np, tensor)) or 1.0
     history: list[float] = []
     status = Status.MAX_ITER
     best, places = result, np.zeros(0, dtype=np.intp)
@@ -110,7 +110,7 @@ def _by_turns(
         places = _largest(rest, count)
         values = rest.ravel()[places].copy()
         rest.ravel()[places] = 0.0
-        residual = float(np.linalg.norm(rest)) / total
+        residual = float(frobenius(np, rest)) / total
         done = bool(history) and history[-1] ** 2 - residual**2 <= _TOL * history[-1] ** 2
         history.append(residual)
         rows = np.stack(np.unravel_index(places, tensor.shape), axis=1)

@@ -24,6 +24,7 @@ from latensor.arrays import (
 from latensor.arrays.guests import with_guests
 from latensor.arrays.linear_map import conjugate_transpose
 from latensor.arrays.subspace import orthonormal
+from latensor.decomposition.scale import rescaled as rescaled_tensor
 from latensor.decomposition.setup import as_tensor
 from latensor.decomposition.subspace.mode_directions import (
     RESOLVED,
@@ -92,10 +93,15 @@ def tensor_train(
     data = as_tensor(tensor)
     shape = tuple(int(d) for d in data.shape)
     largest = check_ranks(ranks, shape)
-    if isinstance(data, CPTensor):
-        data = _train_of_components(data)
-    if isinstance(data, TensorTrain):
-        return data.round(error, None if ranks is None else [int(r) for r in largest])
+    if isinstance(data, CPTensor | TensorTrain):
+        near_one, scale = rescaled_tensor(data)
+        if isinstance(near_one, CPTensor):
+            near_one = _train_of_components(near_one)
+        assert isinstance(near_one, TensorTrain)
+        train = near_one.round(error, None if ranks is None else [int(r) for r in largest])
+        if scale == 1.0:
+            return train
+        return TensorTrain((*train.cores[:-1], train.cores[-1] * scale), train.residual)
     if isinstance(data, TuckerTensor):
         return _train_of_tucker(data, ranks, error, random_state)
     if not isinstance(data, DenseTensor):

@@ -24,9 +24,9 @@ UNITS_A_COMPONENT = 20
 _LEFT = 0.5
 
 
-def halves_of(units: Batch, seed: int) -> tuple[Batch, Batch]:
-    """Two random halves of units."""
-    first = mixed(units.keys, seed + 1) % np.uint64(2) == 0
+def halves_of(units: Batch, seed: int, division: int = 0) -> tuple[Batch, Batch]:
+    """Two random halves of units, others for every number of the division."""
+    first = mixed(units.keys, seed + 1 + division) % np.uint64(2) == 0
     return units.take(np.flatnonzero(first)), units.take(np.flatnonzero(~first))
 
 
@@ -58,19 +58,22 @@ def select_by_halves(
     """
     if units is None:
         units = run.fold("number of components", Sample(UNITS, run.seed)).in_order()
-    parts = halves_of(units, run.seed)
-    limit = largest_count(parts)
+    limit = largest_count(halves_of(units, run.seed))
     if limit < 2:
         return Selection.of_one(f"{len(units)} {where} are too few to tell more apart")
-    runs = [run.on(part) for part in parts]
-    weights = np.concatenate([parts[1].weights, parts[0].weights])
 
-    def evaluate(k: int) -> Evaluation | None:
+    def evaluate(k: int, division: int) -> Evaluation | None:
         candidate = model.with_count(k)
+        parts = halves_of(units, run.seed, division)
+        weights = np.concatenate([parts[1].weights, parts[0].weights])
         try:
             fits = [
-                learn(half, candidate, replace(effort, tol=max(effort.tol, _LEFT / part.weight)))
-                for half, part in zip(runs, parts, strict=True)
+                learn(
+                    run.on(part),
+                    candidate,
+                    replace(effort, tol=max(effort.tol, _LEFT / part.weight)),
+                )
+                for part in parts
             ]
         except (NotIdentifiableError, InvalidInputError):
             return None

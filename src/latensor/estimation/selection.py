@@ -9,7 +9,8 @@ component where 4 d2(partners) < d2 to the nearest other one. A half has twice t
 whole: balls of two standard errors around neighbours then do not meet.
 
 The answer is the largest k that predicts no worse than the best by two standard errors of a
-smaller one, and whose components are all reproduced. One component is reproduced by definition.
+smaller one, and whose components are all reproduced, in two of three random divisions into halves
+where the first one alone leaves a doubt. One component is reproduced by definition.
 Where still more components would predict better, the likelihood does not single a number out:
 then the parameters must agree too, where they are compared and do so for any number above one.
 """
@@ -34,6 +35,8 @@ _PATIENCE = 2
 _STEP_DOWN = 1.2
 # Balls of two standard errors around neighbours do not meet.
 _APART = 4.0
+# Divisions of the data that must say the same: one is one draw.
+_AGREE = 2
 
 
 @storable
@@ -46,8 +49,9 @@ class Tried:
     n_components : int
     held_out, error : float, the log-likelihood of what was held out, per row, sample or word, and
         its standard error over units
-    n_reproduced : int, components that both halves find
+    n_reproduced : int, components that both halves find, in the median division
     worst : float, the largest d2(partners) / d2(nearest other one); reproduced below 1/4
+    n_divisions : int, divisions of the data into halves that were looked at
     seconds : float
     behind, behind_error : float, how far `held_out` is below the best number, and the standard
         error of that difference, unit by unit
@@ -61,6 +65,7 @@ class Tried:
     seconds: float
     behind: float = 0.0
     behind_error: float = 0.0
+    n_divisions: int = 1
 
     @property
     def is_reproduced(self) -> bool:
@@ -164,6 +169,21 @@ class Evaluation:
     ratios: Array
     agrees: bool = True
 
+    @property
+    def size(self) -> float:
+        """Rows or words that were scored, by weight; 1 where there are none."""
+        return float(self.sizes @ self.weights) or 1.0
+
+    @property
+    def n_reproduced(self) -> int:
+        """Components that both halves find."""
+        return int(np.count_nonzero(self.ratios * _APART < 1))
+
+    @property
+    def worst(self) -> float:
+        """The largest ratio."""
+        return float(self.ratios.max())
+
 
 def reproduction(first: Array, second: Array) -> Array:
     """d2(partners) / d2(nearest other component) (k,), of responsibilities (n, k) of two models.
@@ -208,7 +228,7 @@ def is_better(one: Evaluation, other: Evaluation) -> bool:
 
 
 def select(
-    evaluate: Callable[[int], Evaluation | None],
+    evaluate: Callable[[int, int], Evaluation | None],
     limit: int,
     *,
     where: str = "samples",
@@ -223,7 +243,8 @@ def select(
 
     Parameters
     ----------
-    evaluate : fits both halves with a number of components; None where they cannot be fitted
+    evaluate : fits both halves, of the division of that number, with a number of components; None
+        where they cannot be fitted
     limit : int, the largest number
     where : str, what was divided into halves
     small, also : str, what "small" asks for besides, and that it is so
@@ -233,20 +254,20 @@ def select(
 
 
 class _Search:
-    """Numbers of components that are tried, each once."""
+    """Numbers of components that are tried, each once in every division that is looked at."""
 
-    def __init__(self, evaluate: Callable[[int], Evaluation | None], limit: int) -> None:
+    def __init__(self, evaluate: Callable[[int, int], Evaluation | None], limit: int) -> None:
         self._evaluate, self.limit = evaluate, limit
-        self.tried: dict[int, Tried] = {}
-        self.found: dict[int, Evaluation] = {}
+        self.found: dict[int, list[Evaluation]] = {}
+        self.seconds: dict[int, float] = {}
 
     def answer(self, where: str, small_asks: str, also: str) -> Selection:
         if not self._try(1):
             return Selection.of_one(f"a half of the {where} cannot be fitted by itself")
         best = self._best()
-        large = min(k for k in self.tried if not self._is_better(best, k))
+        large = min(k for k in self.found if not self._is_better(best, k))
         medium = self._largest_reproduced(large)
-        small = next((k for k in range(medium, 1, -1) if self._try(k) and self._agrees(k)), 1)
+        small = next((k for k in range(medium, 1, -1) if self._agrees(k)), 1)
         count = small if small > 1 and medium < large else medium
         limit_reached = best == self.limit > 1
         text = f"each was found again in the other half of the {where}"
@@ -264,9 +285,9 @@ class _Search:
             text,
             {"small": small, "medium": medium, "large": large},
             limit_reached,
-            tuple(self._beside(k, best) for k in sorted(self.tried)),
-            self.found[count].ratios,
-            2 * len(self.tried),
+            tuple(self._row(k, best) for k in sorted(self.found)),
+            self._median(count).ratios,
+            2 * sum(map(len, self.found.values())),
         )
 
     def _best(self) -> int:
@@ -291,46 +312,77 @@ class _Search:
                 high = right
         for k in range(low, high + 1):
             self._try(k)
-        return max(self.tried, key=self._mean)
+        return max(self.found, key=self._mean)
 
     def _largest_reproduced(self, large: int) -> int:
         """Down from the number that predicts as well as the best; then what was left out above."""
         k, above = large, large + 1
-        while k > 1 and not (self._try(k) and self.tried[k].is_reproduced):
+        while k > 1 and not self._in_most(k, _finds_all):
             above, k = k, min(k - 1, int(k / _STEP_DOWN))
         for other in range(above - 1, k, -1):
-            if self._try(other) and self.tried[other].is_reproduced:
+            if self._in_most(other, _finds_all):
                 return other
         return k
 
-    def _mean(self, k: int) -> float:
-        return self.tried[k].held_out
-
     def _agrees(self, k: int) -> bool:
-        return self.tried[k].is_reproduced and self.found[k].agrees
+        return self._in_most(k, lambda found: found.agrees and _finds_all(found))
+
+    def _in_most(self, k: int, holds: Callable[[Evaluation], bool]) -> bool:
+        """Whether something holds in most divisions: in the first two, or in two of three.
+
+        Where the first one loses more than a pair of components, that is no accident of it.
+        """
+        if not self._try(k):
+            return False
+        found = self.found[k]
+        said = [holds(each) for each in found]
+        if k - found[0].n_reproduced > 2:
+            return said[0]
+        while max(said.count(True), said.count(False)) < _AGREE:
+            if not self._try(k, len(said)):
+                return False
+            said.append(holds(found[-1]))
+        return said.count(True) >= _AGREE
+
+    def _mean(self, k: int) -> float:
+        found = self.found[k][0]
+        return float(found.scores @ found.weights) / found.size
 
     def _is_better(self, k: int, other: int) -> bool:
-        return is_better(self.found[k], self.found[other])
+        return is_better(self.found[k][0], self.found[other][0])
 
-    def _beside(self, k: int, best: int) -> Tried:
-        gain, error = _gain(self.found[best], self.found[k])
-        size = float(self.found[k].sizes @ self.found[k].weights) or 1.0
-        return replace(self.tried[k], behind=gain / size, behind_error=error / size)
+    def _median(self, k: int) -> Evaluation:
+        """The division whose worst component is the median one, the worse of two."""
+        return sorted(self.found[k], key=lambda each: each.worst)[len(self.found[k]) // 2]
 
-    def _try(self, k: int) -> bool:
+    def _row(self, k: int, best: int) -> Tried:
+        found, median, mean = self.found[k][0], self._median(k), self._mean(k)
+        residuals = (found.scores - mean * found.sizes) * found.weights
+        gain, error = _gain(self.found[best][0], found)
+        return Tried(
+            k,
+            mean,
+            float(np.sqrt((residuals**2).sum())) / found.size,
+            median.n_reproduced,
+            median.worst,
+            self.seconds[k],
+            gain / found.size,
+            error / found.size,
+            len(self.found[k]),
+        )
+
+    def _try(self, k: int, division: int = 0) -> bool:
         """Fit both halves; False where they do not support so many components."""
-        if k in self.tried:
+        if division < len(self.found.get(k, ())):
             return True
         began = time.perf_counter()
-        found = self._evaluate(k)
+        found = self._evaluate(k, division)
         if found is None:
             return False
-        size = float(found.sizes @ found.weights)
-        mean = float(found.scores @ found.weights) / size if size > 0 else 0.0
-        residuals = (found.scores - mean * found.sizes) * found.weights
-        error = float(np.sqrt((residuals**2).sum())) / max(size, 1.0)
-        reproduced = int(np.count_nonzero(found.ratios * _APART < 1))
-        worst, seconds = float(found.ratios.max()), time.perf_counter() - began
-        self.found[k] = found
-        self.tried[k] = Tried(k, mean, error, reproduced, worst, seconds)
+        self.found.setdefault(k, []).append(found)
+        self.seconds[k] = self.seconds.get(k, 0.0) + time.perf_counter() - began
         return True
+
+
+def _finds_all(found: Evaluation) -> bool:
+    return found.n_reproduced == len(found.ratios)

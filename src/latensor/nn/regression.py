@@ -288,7 +288,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         if self.method == "cp":
             return factors[-1] @ self._khatri_rao(factors[:-1]).T
         if self.method == "tucker":
-            return factors[-1] @ self._spread(self.core, factors[:-1])
+            return factors[-1] @ self._spread(self.core, factors)
         found = factors[0][0]
         for factor in factors[1:-1]:
             found = torch.tensordot(found, factor, dims=1)
@@ -305,25 +305,53 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         """The same map as a `torch.nn.Linear` of flattened input."""
         return _linear(self.weight, self.bias)
 
-    @staticmethod
-    def _spread(core: Any, factors: list[Any]) -> Any:
+    def _spread(self, core: Any, factors: list[Any]) -> Any:
         """(R_outputs, d_1 .. d_N): Tucker weights but for the factor of the outputs."""
-        first, *others = factors
-        last = core.shape[-1]
-        if not others:
-            return core.T @ first.T
-        rest = _kronecker(others)
-        if rest.shape[1] <= first.shape[1]:
+        first, rank, last = factors[0], self.ranks[0], self.ranks[-1]
+        if len(factors) == 2:
+            return core.t() @ first.t()
+        rest = self._rest(factors)
+        inner = rest.shape[0]
+        if inner <= rank:
             # Each product moves its mode to the end, so that none needs a copy.
-            found = torch.mm(core.reshape(len(core), -1).t(), first.t())
-            return torch.mm(found.view(rest.shape[1], -1).t(), rest.t()).view(last, -1)
-        found = rest @ core.reshape(len(core), rest.shape[1], last)  # (R_1, d_2 .. d_N, R_outputs)
+            found = torch.mm(core.reshape(rank, -1).t(), first.t())
+            return torch.mm(found.view(inner, -1).t(), rest).view(last, -1)
+        found = rest.t() @ core.reshape(rank, inner, last)  # (R_1, d_2 .. d_N, R_outputs)
         return torch.tensordot(found, first, dims=([0], [1])).permute(1, 2, 0).reshape(last, -1)
 
+    def _rest(self, factors: list[Any]) -> Any:
+        """(R_2 .. R_N, d_2 .. d_N), contiguous: the Kronecker product of these factors, transposed.
+
+        By an outer product and one copy: gradients of `torch.kron` are sums of products, and a
+        transposed view would be multiplied from its slow side in the backward pass.
+        """
+        found, d, r, n = factors[1], self.in_shape[1], self.ranks[1], len(self.in_shape)
+        if n == 2:
+            return found.t().contiguous()
+        for k in range(2, n):
+            e, s = self.in_shape[k], self.ranks[k]
+            outer = torch.mm(found.reshape(-1, 1), factors[k].reshape(1, -1)).view(d, r, e, s)
+            order = (1, 3, 0, 2) if k == n - 1 else (0, 2, 1, 3)
+            d, r = d * e, r * s
+            found = outer.permute(order).reshape((r, d) if k == n - 1 else (d, r))
+        return found
+
+    def _joined(self, rows: Any, core: Any, factors: list[Any]) -> Any:
+        """Samples (n, d_1 .. d_N) by all input factors but the first at once, by it, by the core.
+
+        Gives (R_outputs, n). Each product has the modes that are left in the order of the next.
+        """
+        rest = self._rest(factors)  # then (R_2 .., n, d_1), (R_1, R_2 .., n)
+        small = torch.mm(rest, rows.view(-1, rest.shape[1]).t()).view(-1, self.in_shape[0])
+        core = core.reshape(-1, self.ranks[-1])
+        small = torch.mm(factors[0].t(), small.t()).view(core.shape[0], rows.shape[0])
+        return torch.mm(core.t(), small)
+
     def _factors(self) -> list[Any]:
-        """The factors, by name: each costs a third of the time of its index in the list."""
-        own = self.factors
-        return [getattr(own, name) for name in self._names]
+        """The factors, past `Module.__getattr__` unless one of them is parametrized."""
+        own = self._modules["factors"]
+        known = own._parameters
+        return [known[k] if k in known else getattr(own, k) for k in self._names]
 
     def forward(self, x: Any) -> Any:
         """Outputs (.., n_outputs) of activations (.., d_1, .., d_N)."""
@@ -334,16 +362,16 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
             for k in range(n if self.training and self.dropout else 0):
                 mask = kept_components(self.ranks[k], self.dropout, self.training, x)
                 core = core * mask.reshape(-1, *[1] * (n - k))
-            if self._plan == "whole":
-                small = functional.linear(x.flatten(-n), self._spread(core, factors[:-1]))
-            else:
-                if self._plan == "joined":
-                    small = x.flatten(1 - n) @ _kronecker(factors[1:-1])
-                    small = (factors[0].T @ small).flatten(-2)
-                else:
-                    small = contract(x, factors[:-1]).flatten(-n)
+            rows = x.reshape(-1, math.prod(self.in_shape))
+            if self._plan == "modes":
+                small = contract(rows.view(-1, *self.in_shape), factors[:-1]).flatten(1)
                 small = small @ core.reshape(-1, self.ranks[-1])
-            return functional.linear(small, factors[-1], self.bias)
+            elif self._plan == "joined":
+                small = self._joined(rows, core, factors).t()
+            else:  # the side with fewer rows on the left: half of the time of the other way round
+                small = torch.mm(self._spread(core, factors), rows.t()).t()
+            found = functional.linear(small, factors[-1], self.bias)
+            return found if x.ndim == n + 1 else found.view(*x.shape[:-n], self.n_outputs)
         if self.method == "cp":
             mask = kept_components(self.ranks[0], self.dropout, self.training, x)
             last = factors[-1] if mask is None else factors[-1] * mask
@@ -363,13 +391,6 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
     def extra_repr(self) -> str:
         """What `print` shows."""
         return f"{self.in_shape}, {self.n_outputs}, ranks={self.ranks}, method={self.method!r}"
-
-
-def _kronecker(factors: Sequence[Any]) -> Any:
-    found = factors[0]
-    for factor in factors[1:]:
-        found = torch.kron(found, factor)
-    return found
 
 
 def _shape(shape: Any) -> tuple[int, ...]:

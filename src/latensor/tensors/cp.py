@@ -12,6 +12,7 @@ from latensor.arrays import Array, describe, is_complex, like, matmul, resolve, 
 from latensor.arrays.guests import holds_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.coordinates import check_coordinates
+from latensor.tensors.dense import norm_of_product
 from latensor.tensors.factored import FactoredTensor
 from latensor.value_files import storable
 
@@ -147,6 +148,17 @@ class CPTensor(FactoredTensor):
         """The same tensor with each distinct factor changed once, so that sharing is kept."""
         changed = {id(factor): change(factor) for factor in self.factors}
         return CPTensor(weights, tuple(changed[id(factor)] for factor in self.factors))
+
+    def norm(self) -> Any:
+        """The Frobenius norm, from the inner products of the components, at any scale of these.
+
+        Rounding in these limits it to about 1e-8 of the largest component where they cancel.
+        """
+
+        def norm(weights: Array, *factors: Array) -> Array:
+            return FactoredTensor.norm(CPTensor(weights, factors))
+
+        return norm_of_product(self._namespace, [self.weights, *self.factors], norm)
 
     def normalized(self) -> CPTensor:
         """The same tensor with columns of unit length; the weights carry the lengths.

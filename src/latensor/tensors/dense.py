@@ -7,7 +7,7 @@ as (rank, rows). Sums over a mode are then contiguous and every step is a BLAS p
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -129,15 +129,49 @@ def frobenius(xp: Namespace, array: Array) -> Any:
     flat = xp.reshape(array, (-1,))
     with np.errstate(over="ignore", under="ignore"):
         norm = xp.linalg.vector_norm(flat)
-    if is_traced(norm):
-        return norm
-    limits = np.finfo(to_host(norm).dtype)
-    if np.sqrt(limits.tiny) / limits.eps < float(to_host(norm)) < np.inf:
+    if not is_extreme(norm):
         return norm
     largest = xp.max(xp.abs(flat))
     if not 0 < float(to_host(largest)) < np.inf:
         return norm
     return largest * xp.linalg.vector_norm(flat / largest)
+
+
+def is_extreme(norm: Array) -> bool:
+    """Whether a norm may have been lost where its square over- or underflowed; not if traced."""
+    if is_traced(norm):
+        return False
+    limits = np.finfo(to_host(norm).dtype)
+    return not np.sqrt(limits.tiny) / limits.eps < float(to_host(norm)) < np.inf
+
+
+def norm_of_product(xp: Namespace, parts: Sequence[Array], norm: Callable[..., Array]) -> Array:
+    """The norm of a tensor that is linear in each of several arrays, at any scale of these.
+
+    Parameters
+    ----------
+    xp : their library
+    parts : the arrays
+    norm : the norm of the tensor that such arrays make, by squares that may over- or underflow
+    """
+    with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+        result = norm(*parts)
+    if not is_extreme(result):
+        return result
+    sizes = [float(to_host(xp.max(xp.abs(part)))) for part in parts]
+    if not all(0.0 < size < np.inf for size in sizes):
+        return result
+    exponents = [int(np.frexp(size)[1]) for size in sizes]
+    result = norm(*(_shifted(part, -e) for part, e in zip(parts, exponents, strict=True)))
+    return _shifted(result, sum(exponents))
+
+
+def _shifted(array: Array, exponent: int) -> Array:
+    """An array times a power of two that may itself be out of its range."""
+    while exponent:
+        step = max(-100, min(100, exponent))
+        array, exponent = array * 2.0**step, exponent - step
+    return array
 
 
 def transposed(xp: Namespace, factor: Array) -> Array:

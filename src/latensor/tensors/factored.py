@@ -154,7 +154,7 @@ class FactoredTensor(ABC):
             rows = self._gram_rows(xp, terms)
             total = rows if total is None else total + rows
         square = check_finite(xp.real(total) if is_complex(total) else total, **self._entries())
-        return xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
+        return xp.sqrt(xp.where(square < 0, xp.zeros_like(square), square))
 
     def _gram_rows(self, xp: Namespace, terms: slice) -> Any:
         """Part of the squared norm that a block of terms has with all terms."""

@@ -10,7 +10,7 @@ from latensor.arrays import Array, Namespace, check_finite, describe, is_complex
 from latensor.arrays.guests import holds_guests
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import DirectSweep, Sweep
-from latensor.tensors.dense import DenseTensor, contract_modes
+from latensor.tensors.dense import DenseTensor, contract_modes, norm_of_product
 from latensor.tensors.operands import check_factors, check_operands
 from latensor.tensors.size import MAX_SIZE, check_size
 from latensor.value_files import storable
@@ -139,14 +139,15 @@ class TuckerTensor:
     def norm(self) -> Any:
         """The Frobenius norm, computed on the core."""
         xp = self._namespace
-        grams = [None if f is None else matmul(xp, _adjoint(xp, f), f) for f in self.factors]
-        turned = [None if g is None else xp.permute_dims(g, (1, 0)) for g in grams]
-        image = contract_modes(xp, self.core, turned)
-        conjugated = xp.conj(self.core) if is_complex(self.core) else self.core
-        square = xp.sum(conjugated * image)
-        square = xp.real(square) if is_complex(square) else square
-        square = check_finite(square, core=self.core, factors=self.factors)
-        return xp.sqrt(xp.where(square > 0, square, xp.zeros_like(square)))
+        given = [f for f in self.factors if f is not None]
+
+        def norm(core: Array, *parts: Array) -> Array:
+            rest = iter(parts)
+            factors = [None if f is None else next(rest) for f in self.factors]
+            return _norm(xp, core, factors)
+
+        result = norm_of_product(xp, [self.core, *given], norm)
+        return check_finite(result, core=self.core, factors=self.factors)
 
     def sweep(self, factors: Sequence[Array]) -> Sweep:
         """Mttkrps for all modes, each computed on the core."""
@@ -173,3 +174,13 @@ class TuckerTensor:
 def _adjoint(xp: Namespace, factor: Array) -> Array:
     turned = xp.permute_dims(factor, (1, 0))
     return xp.conj(turned) if is_complex(turned) else turned
+
+
+def _norm(xp: Namespace, core: Array, factors: Sequence[Array | None]) -> Array:
+    grams = [None if f is None else matmul(xp, _adjoint(xp, f), f) for f in factors]
+    turned = [None if g is None else xp.permute_dims(g, (1, 0)) for g in grams]
+    image = contract_modes(xp, core, turned)
+    conjugated = xp.conj(core) if is_complex(core) else core
+    square = xp.sum(conjugated * image)
+    square = xp.real(square) if is_complex(square) else square
+    return xp.sqrt(xp.where(square < 0, xp.zeros_like(square), square))

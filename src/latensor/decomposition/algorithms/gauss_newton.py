@@ -7,11 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.decomposition.algorithms.als import random_factors
-from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
-from latensor.decomposition.optimize.levenberg_marquardt import (
-    FreeFactors,
-    LevenbergMarquardt,
-)
+from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, minimize
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced
 from latensor.decomposition.result import Decomposition
 from latensor.decomposition.setup import (
@@ -85,13 +83,8 @@ class GaussNewton:
         floor = (10 * problem.epsilon) ** 2 * problem.squared_norm
         model = FreeFactors(problem)
         steps = LevenbergMarquardt(model, self.tol, floor=floor, max_inner=self.max_inner)
-        rule = StoppingRule(self.tol, self.max_iter, 2, floor, proof=steps.converged)
-        point, status = iterate(
-            steps.step,
-            steps.start(model.stack(factors)),
-            rule,
-            monitor,
-            lambda p: assemble(data.reference, model.factors(p.parameters)),
-        )
+        rule = StoppingRule(self.tol, self.max_iter, 2, floor)
+        give = lambda p: assemble(data.reference, model.factors(p.parameters))  # noqa: E731
+        point, status = minimize(steps, model.stack(factors), rule, monitor, give)
         residual = monitor.relative(point.loss)
         return finish(data.reference, model.factors(point.parameters), residual, status, monitor)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import check_positive_int, machine_epsilon
+from latensor.arrays import Array, check_positive_int, machine_epsilon
 from latensor.decomposition.algorithms.pencils import separate
 from latensor.decomposition.algorithms.symmetric import refuse_nonfinite_tensor, relative_residual
 from latensor.decomposition.optimize.convergence import has_converged
@@ -20,8 +20,8 @@ from latensor.decomposition.optimize.problem import DenseProblem
 from latensor.decomposition.optimize.starts import Groups, pencil_groups, split_rows
 from latensor.decomposition.optimize.sweeps import Point, Sweeps
 from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.setup import assemble, refuse_rank
-from latensor.decomposition.subspace.core import Core, core_of
+from latensor.decomposition.setup import as_problem, assemble, refuse_rank
+from latensor.decomposition.subspace.core import Core, core_of, is_projection
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.conversion import as_contractible
 from latensor.tensors.cp import CPTensor
@@ -83,9 +83,11 @@ class SimultaneousDiagonalization:
         core = core_of(data, [min(d, rank) for d in data.shape], rng)
         rows = self._solve(core, groups, rank, rng, machine_epsilon(data.reference))
 
+        def lifted(point: Point) -> list[Array]:
+            return [core.lift(f.T, m).T for m, f in enumerate(point.factors)]
+
         def put_together(point: Point) -> CPTensor:
-            expanded = [core.lift(f.T, m).T for m, f in enumerate(point.factors)]
-            return assemble(data.reference, expanded)
+            return assemble(data.reference, lifted(point))
 
         problem = DenseProblem(np.ascontiguousarray(core.array))
         squared_norm = float(data.norm()) ** 2
@@ -113,8 +115,12 @@ class SimultaneousDiagonalization:
                 if best is not point:
                     point, status = best, Status.CONVERGED
                     monitor.record(point.loss, lambda: put_together(point))
-        if status is Status.CONVERGED and point.loss > floor:
-            done = has_converged(problem, point.factors, self.tol, base=base)
+        projected = is_projection(squared_norm, base, machine_epsilon(data.reference))
+        if status is Status.CONVERGED and (projected or point.loss > floor):
+            if projected:
+                done = has_converged(as_problem(data), lifted(point), self.tol)
+            else:
+                done = has_converged(problem, point.factors, self.tol, base=base)
             status = Status.CONVERGED if done else Status.MAX_ITER
         model = put_together(point)
         history = np.array(monitor.history)

@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, like, to_host
 from latensor.decomposition.optimize.solves import hadamard_of_others, solve_gram
+from latensor.decomposition.optimize.sweeps import congruences
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.moment import MomentTensor, in_batches
@@ -151,7 +152,4 @@ def _collapsed(start: CPTensor, now: CPTensor) -> tuple[int, ...]:
 
 def _overlaps(factors: Sequence[Array]) -> Any:
     """The largest product of cosines that each component has with another."""
-    hosts = [np.asarray(to_host(f)) for f in factors]
-    product = np.prod([np.abs(f.T @ f) for f in hosts], axis=0)
-    np.fill_diagonal(product, 0.0)
-    return product.max(axis=1, initial=0.0)
+    return congruences([np.asarray(to_host(f)).T for f in factors]).max(axis=1, initial=0.0)

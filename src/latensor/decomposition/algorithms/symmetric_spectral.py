@@ -7,7 +7,7 @@ eigendecomposition of one small matrix, so that the chain stands with the algori
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,8 @@ from latensor.decomposition.optimize.shared import (
     shared_fit,
 )
 from latensor.decomposition.result import Decomposition, Status
-from latensor.decomposition.subspace.core import core_of
+from latensor.decomposition.setup import as_problem
+from latensor.decomposition.subspace.core import core_of, is_projection
 from latensor.tensors.cp import CPTensor
 
 
@@ -113,6 +114,13 @@ class SymmetricSpectral:
             floor = (100 * rank * np.finfo(float).eps) ** 2 * squared_norm
             problem = DenseProblem(_restricted(array, inside))
             fit, status = self._solve(problem, rng, monitor, assemble, floor)
+            if status is Status.CONVERGED and is_projection(
+                squared_norm, base, machine_epsilon(data.reference)
+            ):
+                whole = replace(fit, rows=reduced.lift(inside @ fit.rows.T).T)
+                rule = StoppingRule(self.tol, self.refine, floor=floor)
+                done = has_converged_shared(as_problem(data), whole, rule)
+                status = Status.CONVERGED if done else Status.MAX_ITER
         model = assemble(fit)
         history = np.array(monitor.history)
         return Decomposition(model, relative_residual(data, model), len(history), status, history)

@@ -135,18 +135,16 @@ class Automatic:
         constraints: Constraints,
     ) -> Fit:
         """A fit under constraints, from `init` or from the free fit."""
-        signed, fixed = constraints.nonnegative, constraints.fixed
-        free = constraints.free(len(problem.shape))
+        fixed = constraints.fixed
         rows: Sequence[Array]
         if init is not None:
-            rows = starting_factors(init, problem.shape, rank, free[-1])
-            rows = without_negative_entries(rows, signed, fixed)
+            last = constraints.free(len(problem.shape))[-1]
+            rows = starting_factors(init, problem.shape, rank, last)
+            rows = without_negative_entries(rows, constraints.nonnegative, fixed)
         elif isinstance(problem, Observed):
             return self._observed(data, problem, rank, rng, monitor, constraints)
         else:
-            begin = Automatic(tol=ROUGH, thorough=False)(data, rank, rng)
-            rows = starting_factors(begin, problem.shape, rank, free[-1])
-            rows = nonnegative_part(balanced(rows), signed) if signed else rows
+            rows = _free_fit(data, rank, rng, constraints)
         rows = rows if fixed else balanced(rows)
         return self._fit(data, problem, rows, constraints, monitor)
 
@@ -191,7 +189,10 @@ class Automatic:
             told.append(self._fit(data, observed, rows, constraints, monitor, trial=signed))
             return told[0]
 
-        found = complete_entries(observed, rank, constraints, rng, descend, monitor)
+        def decompose(array: Array) -> Sequence[Array]:
+            return balanced(_free_fit(as_tensor(array), rank, rng, constraints))
+
+        found = complete_entries(observed, rank, constraints, rng, descend, decompose, monitor)
         best = found.best.fit
         error = None if np.isnan(found.best.held_out_error) else found.best.held_out_error
         if monitor.ended is not None:
@@ -233,6 +234,16 @@ class Automatic:
         loss = bounded.loss - ridge * _squared_size(bounded.factors)
         allowed = (1.0 + SLOW) ** 2 * fit.loss
         return _unproved(replace(bounded, loss=loss)) if loss <= allowed else fit
+
+
+def _free_fit(
+    data: Contractible, rank: int, rng: np.random.Generator, constraints: Constraints
+) -> Sequence[Array]:
+    """Transposed factors of the fit without constraints, cut off at zero where these ask for it."""
+    begin = Automatic(tol=ROUGH, thorough=False)(data, rank, rng)
+    rows = starting_factors(begin, data.shape, rank, constraints.free(len(data.shape))[-1])
+    signed = constraints.nonnegative
+    return nonnegative_part(balanced(rows), signed) if signed else rows
 
 
 def _doubt(observed: Observed, found: Completion, fit: Fit, monitor: Monitor) -> str | None:

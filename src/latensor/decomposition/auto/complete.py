@@ -26,6 +26,8 @@ from latensor.decomposition.optimize.iteration import SLOW, Monitor
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.starts import parameters
+from latensor.decomposition.setup import CHEAP_ENTRIES
+from latensor.tensors.cp import CPTensor
 
 # Starts in all, and how many are compared before one is fitted: of planted tensors at 2.5 d^1.5 k
 # entries with weights of 1 to 3, a third of the starts are right, and a wrong one takes ten times
@@ -45,6 +47,7 @@ WILD = 10.0
 _AS_EXPECTED = 1.3
 
 Descend = Callable[[Observed, Sequence[Array]], Fit]
+Decompose = Callable[[Array], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,7 @@ def complete_entries(
     constraints: Constraints,
     rng: np.random.Generator,
     descend: Descend,
+    decompose: Decompose,
     monitor: Monitor,
 ) -> Completion:
     """The best of several fits, until two agree that unseen entries do not contradict.
@@ -93,10 +97,11 @@ def complete_entries(
     constraints : what holds of the factors
     rng : draws starts and the entries that they leave out
     descend : the local fit of some entries from given factors
+    decompose : the transposed factors of a tensor without missing entries
     monitor : knows the target, and whether the search was ended from outside
     """
     enough = max(EXACT * observed.squared_norm, monitor.target_loss())
-    candidates = _candidates(observed, rank, constraints, rng, descend)
+    candidates = _candidates(observed, rank, constraints, rng, descend, decompose)
     first = next(candidates)
     if first.loss <= enough or monitor.ended is not None:
         return Completion(first, 0)
@@ -121,6 +126,7 @@ def _candidates(
     constraints: Constraints,
     rng: np.random.Generator,
     descend: Descend,
+    decompose: Decompose,
 ) -> Iterator[Candidate]:
     free = parameters(observed.shape, rank)
     widest = most_directions(rank)
@@ -133,12 +139,27 @@ def _candidates(
             yield from (Candidate(descend(observed, rows), np.nan, False) for rows in starts)
             continue
         trial = descend(part, _best_start(part, rest, starts, free, constraints, rng))
+        trial = _through_completed(part, trial, descend, decompose)
         error = relative_error(rest, trial.factors)
         if _contradicts(part, trial, error, free):
             yield Candidate(trial, error, True)
             continue
         fit = descend(observed, trial.factors)
         yield Candidate(fit, error, _contradicts(observed, fit, error, free))
+
+
+def _through_completed(part: Observed, fit: Fit, descend: Descend, decompose: Decompose) -> Fit:
+    """The better of a fit and of one that starts from the decomposition of what it completes.
+
+    An EM step whose maximization is global. Starts under a strong ridge can all end at the same
+    optimum of a small tensor, and agree; the decomposition of the completed tensor does not.
+    """
+    if fit.loss <= EXACT * part.squared_norm or prod(part.shape) > CHEAP_ENTRIES:
+        return fit
+    completed = CPTensor(None, tuple(rows.T for rows in fit.factors)).to_dense()
+    completed[part.coordinates] = part.entries
+    other = descend(part, decompose(completed))
+    return other if other.loss < fit.loss else fit
 
 
 def _contradicts(fitted: Observed, fit: Fit, error: float, free: int) -> bool:

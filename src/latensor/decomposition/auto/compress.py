@@ -27,8 +27,6 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
     outside = prod(shape) - wide.core.size
     if wide.base <= LOSSLESS * problem.squared_norm or outside == 0:
         return _as_core(task, wide, None)
-    if wide.clear:
-        return _with_floor(task, wide, sharp=True)
     variance = wide.base / outside
     directions = visible(wide, shape, rank, variance)
     if directions is Directions.CLEAR:
@@ -45,9 +43,8 @@ def compress_to_core(task: Task, core_shape: tuple[int, ...]) -> Core:
 
 
 def _signal(problem: DenseProblem, rank: int) -> Compression | None:
-    """A large tensor without the directions that are noise, where the rank leaves any."""
-    narrow = [min(d, rank) for d in problem.shape]
-    if prod(problem.shape) < CHEAP_ENTRIES or not overdetermined(narrow, rank):
+    """A tensor without the directions that are noise, where the rank leaves any."""
+    if not overdetermined([min(d, rank) for d in problem.shape], rank):
         return None
     return compress_to_signal(problem.tensor, rank, problem.squared_norm)
 

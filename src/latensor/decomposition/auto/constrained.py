@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
 from latensor.arrays import Array
+from latensor.decomposition.auto.converge import descend
 from latensor.decomposition.auto.core import Fit
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import (
-    CONVERGED_PROMISE,
     MOST_ITERATIONS,
     ROUGH,
     SLOW,
@@ -21,7 +19,6 @@ from latensor.decomposition.optimize.iteration import (
     StoppingRule,
     iterate,
 )
-from latensor.decomposition.optimize.levenberg_marquardt import FreeFactors, LevenbergMarquardt
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.setup import assemble
@@ -86,22 +83,5 @@ def fit_constrained(
     fit = Fit(point.factors, point.loss, status)
     if signed or monitor.ended is not None or fit.loss <= floor:
         return fit
-    model = FreeFactors(problem, ridge, fixed)
-    steps = LevenbergMarquardt(model, CONVERGED_PROMISE * tol, floor=floor)
-    rule = replace(
-        rule,
-        tol=steps.tol,
-        max_iter=min(max_iter, TRIAL_STEPS if trial else MOST_ITERATIONS),
-        patience=2,
-        proof=steps.converged,
-    )
-    reached, status = iterate(
-        steps.step,
-        steps.start(model.stack(fit.factors)),
-        rule,
-        monitor,
-        lambda p: give(model.factors(p.parameters)),
-    )
-    moved = model.factors(reached.parameters)
-    kept = [fit.factors[n] if n in fixed else np.ascontiguousarray(f) for n, f in enumerate(moved)]
-    return Fit(tuple(problem.native(f) for f in kept), reached.loss, status)
+    most = min(max_iter, TRIAL_STEPS if trial else MOST_ITERATIONS)
+    return descend(problem, fit, tol, most, monitor, give, ridge=ridge, fixed=fixed)

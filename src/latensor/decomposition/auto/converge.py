@@ -9,7 +9,7 @@ import numpy as np
 
 from latensor.decomposition.algorithms.als import AlternatingLeastSquares
 from latensor.decomposition.auto.core import Core, Fit, component_costs
-from latensor.decomposition.auto.replace import exchanged, misplaced
+from latensor.decomposition.auto.replace import exchanged, most_alike
 from latensor.decomposition.auto.stuck import most_suspicious, unstick
 from latensor.decomposition.optimize.convergence import has_converged
 from latensor.decomposition.optimize.iteration import (
@@ -23,9 +23,10 @@ from latensor.decomposition.optimize.iteration import (
 )
 from latensor.decomposition.optimize.levenberg_marquardt import (
     UNDAMPED,
-    FreeFactors,
     LevenbergMarquardt,
+    minimize,
 )
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.starts import leading_rank_one
 from latensor.decomposition.optimize.sweeps import Sweeps
@@ -105,15 +106,21 @@ def _swapped(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
     rank 80 takes .20 to .25 in place of .15 to .75 s, and one of congruence .5 .4 in place of 5 s.
     """
     while core.monitor.ended is None and fit.loss > core.smallest and core.rank > 2:
-        enough = _WORTH_TRYING * component_costs(fit.factors).min()
+        costs = component_costs(fit.factors)
+        enough = _WORTH_TRYING * costs.min()
         if fit.loss <= enough:  # and no part of the residual is larger than it
             break
         rows, energy = leading_rank_one(core.problem.residual(fit.factors), core.rng)
         if energy <= enough:
             break
-        start = exchanged(fit, misplaced(fit.factors, 1), rows, energy)
-        trial = _swept(core.unmonitored(), start, rule)
-        if trial.loss >= fit.loss * (1 - SLOW):
+        suspects = most_alike(fit.factors, costs)
+        if costs.min() < energy:  # one that is worth less than what would take its place
+            suspects = list(dict.fromkeys([int(costs.argmin()), *suspects]))
+        for one in suspects:
+            trial = _swept(core.unmonitored(), exchanged(fit, [one], rows, energy), rule)
+            if trial.loss < fit.loss * (1 - SLOW):
+                break
+        else:
             break
         fit = core.report(trial)
     return fit
@@ -141,22 +148,21 @@ def descend(
     assemble: Any,
     near: bool = False,
     beat: float = np.inf,
+    ridge: float = 0.0,
+    fixed: tuple[int, ...] = (),
 ) -> Fit:
     """Levenberg-Marquardt steps until none promises to lower the loss by more than `tol` of it."""
-    model = FreeFactors(problem)
+    model = FreeFactors(problem, ridge, fixed)
     floor = max((10 * problem.epsilon) ** 2, 1e-28) * problem.squared_norm
     tol = CONVERGED_PROMISE * tol
     steps = LevenbergMarquardt(model, tol, monitor.base, floor)
     if near:  # an optimum of the core is nearly one of the tensor
         steps = replace(steps, first=UNDAMPED)
-    rule = StoppingRule(tol, max_iter, 2, floor, proof=steps.converged, beat=beat)
+    rule = StoppingRule(tol, max_iter, 2, floor, beat=beat)
     if near:
         rule = replace(rule, tol=_WORTH_A_PASS, patience=3)
-    begin = steps.start(model.stack(fit.factors))
-    point, status = iterate(
-        steps.step, begin, rule, monitor, lambda p: assemble(model.factors(p.parameters))
-    )
-    factors = tuple(
-        problem.native(np.ascontiguousarray(f)) for f in model.factors(point.parameters)
-    )
-    return Fit(factors, point.loss, status)
+    give = lambda p: assemble(model.factors(p.parameters))  # noqa: E731
+    point, status = minimize(steps, model.stack(fit.factors), rule, monitor, give)
+    moved = [problem.native(np.ascontiguousarray(f)) for f in model.factors(point.parameters)]
+    kept = tuple(fit.factors[n] if n in fixed else f for n, f in enumerate(moved))
+    return Fit(kept, point.loss, status)

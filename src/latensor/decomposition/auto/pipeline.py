@@ -59,8 +59,8 @@ def run(task: Task) -> Fit:
     with one_blas_thread(small):
         other = improved(core, first, task.thorough)
     if task.monitor.target is None:
-        chosen = first if other is first else better_on_tensor(task, core, (other, first))
-        return finish(task, core, chosen)
+        sure = other is first or core.accepts(other)
+        return finish(task, core, other if sure else better_on_tensor(task, core, (other, first)))
     found = best if other is first else finish(task, core, other)
     task.monitor.base = 0.0
     return found if found.status is Status.TARGET_REACHED or found.loss < best.loss else best

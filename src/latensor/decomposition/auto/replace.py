@@ -9,7 +9,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.decomposition.auto.core import Core, Fit, component_costs
 from latensor.decomposition.optimize.starts import leading_rank_one, random_start
-from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced
+from latensor.decomposition.optimize.sweeps import FEW_SWEEPS, Sweeps, balanced, congruences
 
 
 def replace_components(core: Core, fit: Fit, remove: Sequence[int], add: str = "residual") -> Fit:
@@ -56,11 +56,12 @@ def misplaced(factors: Sequence[Array], count: int) -> Array:
     A component that splits a strong one is expensive to miss while the other stays as it is.
     """
     costs = component_costs(factors)
-    rows = [
-        f / np.maximum(np.linalg.norm(f, axis=1), np.finfo(float).tiny)[:, None] for f in factors
-    ]
-    alike = np.prod([np.abs(row @ row.conj().T) for row in rows], axis=0)
-    np.fill_diagonal(alike, -1.0)
-    pair = np.array(np.unravel_index(np.argmax(alike), alike.shape))
-    costs[pair[np.argmin(costs[pair])]] = -1.0
+    costs[most_alike(factors, costs)[0]] = -1.0
     return np.argsort(costs)[:count]
+
+
+def most_alike(factors: Sequence[Array], costs: Array) -> list[int]:
+    """The two components most like each other over all modes, the one cheaper to miss first."""
+    alike = congruences(factors)
+    pair = np.unravel_index(int(np.argmax(alike)), alike.shape)
+    return sorted((int(one) for one in pair), key=lambda one: costs[one])

@@ -16,9 +16,10 @@ from latensor.decomposition.auto.replace import misplaced, replace_components
 from latensor.decomposition.optimize.iteration import ROUGH
 from latensor.decomposition.optimize.multistart import Multistart
 
-# Fractions of the components that trials replace: all of them at random, the cheapest to miss. Half
-# of them brought three of eight fits of ten among twenty components back to where they were.
-_FRACTIONS = (1.0, 0.2)
+# Fractions of the components that trials replace in turn: all of them at random, the cheapest to
+# miss. Where a fifth is too few half of them get out of a swamp of collinear components; half alone
+# brought three of eight fits of ten among twenty components back to where they were.
+_FRACTIONS = (1.0, 0.2, 1.0, 0.5)
 # Trials in a row that gain nothing: then the search has stopped paying.
 _FRUITLESS = 4
 # Entries times rank up to which a tensor that could not be compressed is worth other starts.
@@ -41,7 +42,7 @@ def _others(core: Core, fit: Fit) -> Iterator[Fit]:
     """Fits from other starts, each from the best one so far."""
     best = fit
     for fraction in cycle(_FRACTIONS):
-        if core.monitor.ended is not None:
+        if core.monitor.ended is not None or core.accepts(best):
             return
         count = max(int(fraction * core.rank), 2)
         if fraction == 1.0 or count >= core.rank:

@@ -12,12 +12,10 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.decomposition.optimize.iteration import CONVERGED_PROMISE, CONVERGED_STEPS
-from latensor.decomposition.optimize.levenberg_marquardt import (
-    FreeFactors,
-    LevenbergMarquardt,
-    System,
-)
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, System
+from latensor.decomposition.optimize.normal_equations import FreeFactors
 from latensor.decomposition.optimize.problem import Problem
+from latensor.decomposition.optimize.sweeps import congruences
 
 # Product over the modes of the cosines of two components that could as well be one.
 _PARALLEL = 0.999
@@ -50,21 +48,13 @@ def has_converged(
     enough = max(CONVERGED_STEPS * CONVERGED_PROMISE * tol * (loss + base), floor)
     if loss <= floor:
         return True
-    if ridge and len(factors) > 2 and _has_parallel_components(stacked):
+    if ridge and len(factors) > 2 and congruences(stacked).max() > _PARALLEL:
         return False  # one component in place of two would be penalized less: a saddle
     system, released = equations(), 0.0
     if nonnegative:
         system = _WithBounds(system, stacked, nonnegative)
         released = system.released
     return released + LevenbergMarquardt(model).remaining(system, enough) <= enough
-
-
-def _has_parallel_components(stacked: Array) -> bool:
-    lengths = np.linalg.norm(stacked, axis=2, keepdims=True)
-    units = stacked / np.where(lengths > 0, lengths, 1.0)
-    cosines = np.prod(units @ units.conj().swapaxes(1, 2), axis=0)
-    np.fill_diagonal(cosines, 0.0)
-    return bool(cosines.real.max() > _PARALLEL)
 
 
 class _WithBounds:

@@ -1,10 +1,9 @@
 """Levenberg-Marquardt: all factors move at once, where alternating least squares is slow.
 
 One step solves (J'J + damping) x = -gradient, by conjugate gradients without forming J'J, or
-directly where there are few unknowns. What J is, a `Model` knows: free factors of a complete
-tensor, free factors of observed entries, or one factor that all modes share. The damping follows
-Nielsen: it falls by up to three after a step that gained what the quadratic model promised, and
-grows faster and faster while steps fail.
+directly where there are few unknowns. What J is, a `Model` of `normal_equations` knows. The damping
+follows Nielsen: it falls by up to three after a step that gained what the quadratic model promised,
+and grows faster and faster while steps fail.
 
 The quadratic model also says when to stop: where a step without damping promises less than `tol` of
 the loss, nothing is left to gain. A slow step alone proves nothing, and neither does a damped one:
@@ -13,19 +12,17 @@ where components grow and cancel each other, gains lie along directions that dam
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 import scipy.linalg
-import scipy.sparse
 
-from latensor.arrays import Array, to_host
-from latensor.decomposition.optimize.masked import Observed
+from latensor.arrays import Array
+from latensor.decomposition.optimize.iteration import Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.problem import Problem
-from latensor.decomposition.optimize.sweeps import balanced
+from latensor.decomposition.result import Status
 
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
@@ -75,6 +72,26 @@ class Model(Protocol):
 
     def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
         """The parameters, perhaps rescaled; their loss; and how to set up the equations there."""
+
+
+@dataclass(frozen=True)
+class Span:
+    """Equations within the spans of the factors; across them J'J is Gamma_n of each mode alone."""
+
+    whole: System
+    system: System
+    bases: Array
+    across: Array
+
+    def outside(self, damping: float) -> tuple[Array, float]:
+        """Changes across the spans, and the decrease that they promise."""
+        x = -self.whole.preconditioner(damping)(self.across)
+        slope = float(np.vdot(x, self.across).real)
+        return x, damping * float(np.vdot(x, x).real) - slope
+
+    def expand(self, x: Array) -> Array:
+        """Changes within the spans, in coordinates of the factors."""
+        return x @ self.bases
 
 
 @dataclass(frozen=True)
@@ -211,270 +228,16 @@ class LevenbergMarquardt:
         return x, damping * float(np.vdot(x, x).real) - slope
 
 
-@dataclass(frozen=True)
-class FreeFactors:
-    """Factors of their own for every mode, stacked as (order, rank, longest dimension).
-
-    With Gamma_n the Hadamard product of the other Grams and Gamma_nm that of all but two, the
-    product of J'J with x is Gamma_n x_n + sum_m!=n (Gamma_nm o A_m x_m') A_n in transposed
-    factors. Zeros pad the shorter modes, so that each product is a handful of batched calls.
-
-    Parameters
-    ----------
-    problem : complete tensor, or observed entries
-    ridge : float, penalty on the squared norm of every factor
-    fixed : modes that do not move
-    """
-
-    problem: Problem
-    ridge: float = 0.0
-    fixed: tuple[int, ...] = ()
-
-    def stack(self, factors: Sequence[Array]) -> Array:
-        """Transposed factors as one array on the host, in double precision."""
-        hosts = [to_host(factor) for factor in factors]
-        kind = np.result_type(np.float64, *hosts)
-        result = np.zeros((len(hosts), hosts[0].shape[0], max(self.problem.shape)), dtype=kind)
-        for mode, factor in enumerate(hosts):
-            result[mode, :, : factor.shape[1]] = factor
-        return result
-
-    def factors(self, parameters: Array) -> tuple[Array, ...]:
-        """The transposed factors of a stack."""
-        return tuple(parameters[n, :, :d] for n, d in enumerate(self.problem.shape))
-
-    def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
-        """Balanced factors, unless some are fixed, and their loss."""
-        problem = self.problem
-        factors = self.factors(parameters)
-        if not self.fixed:
-            factors = balanced(factors)
-        else:
-            factors = tuple(np.ascontiguousarray(f) for f in factors)
-        stacked = self.stack(factors)
-        grams = [problem.gram(factor) for factor in factors]
-        products = problem.products([problem.native(f) for f in factors])
-        loss = problem.loss(factors, grams, products.mttkrp(0), 0)
-        loss += self.ridge * float(np.vdot(stacked, stacked).real)
-
-        def system() -> System:
-            if isinstance(problem, Observed):
-                return _ObservedSystem(self, stacked, products)
-            return _GramSystem.at(self, stacked, np.array(grams), products)
-
-        return stacked, loss, system
-
-    def finished(self, gradient: Array, stacked: Array) -> Array:
-        """A gradient with the penalty, and none for modes that do not move."""
-        if self.ridge:
-            gradient = gradient + self.ridge * stacked
-        if self.fixed:
-            gradient[list(self.fixed)] = 0.0
-        return gradient
-
-    def complete(self, matrix: Array, per_mode: int) -> Array:
-        """J'J with the penalty, and no coupling to modes that do not move."""
-        matrix[np.diag_indices_from(matrix)] += self.ridge
-        for mode in self.fixed:
-            part = slice(mode * per_mode, (mode + 1) * per_mode)
-            matrix[part] = matrix[:, part] = 0.0
-        return matrix
-
-
-class _GramSystem:
-    """The normal equations of all factors of a complete tensor."""
-
-    def __init__(
-        self, model: FreeFactors, factors: Array, gamma: Array, pairs: Array, gradient: Array
-    ) -> None:
-        self._model = model
-        self._factors, self._conjugated = factors, factors.conj()
-        self._gamma, self._pairs = gamma, pairs
-        self.gradient = gradient
-        self.scale = float(np.mean(gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
-
-    @classmethod
-    def at(cls, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> _GramSystem:
-        """The equations at a point, from its Grams and mttkrps."""
-        order, grams = len(stacked), grams.conj()
-        gamma = np.array([_product_of_others(grams, n) for n in range(order)])
-        pairs = np.zeros((order, order, *grams.shape[1:]), dtype=grams.dtype)
-        for n in range(order):
-            for m in range(n):
-                pairs[n, m] = pairs[m, n] = _product_of_others(grams, n, m)
-        mttkrps = model.stack([products.mttkrp(n) for n in range(order)])
-        gradient = model.finished(gamma @ stacked - mttkrps, stacked)
-        return cls(model, stacked, gamma, pairs, gradient)
-
-    def multiply(self, x: Array) -> Array:
-        crossed = self._conjugated @ x.swapaxes(1, 2)
-        mixed = np.einsum("nmij,mij->nij", self._pairs, crossed)
-        product = self._gamma @ x
-        product += mixed @ self._factors
-        return self._model.finished(product, x)
-
-    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
-        inverse = _inverse(self._gamma, damping + self._model.ridge)
-        return lambda x: inverse @ x
-
-    def diagonal(self) -> Array:
-        return self._gamma.diagonal(axis1=1, axis2=2).real[:, :, None] + self._model.ridge
-
-    @cached_property
-    def matrix(self) -> Array:
-        order, rank, longest = self._factors.shape
-        whole = np.einsum("nmij,mib,nja->niamjb", self._pairs, self._conjugated, self._factors)
-        for mode in range(order):
-            whole[mode, :, range(longest), mode, :, range(longest)] += self._gamma[mode]
-        return self._model.complete(whole.reshape(order * rank * longest, -1), rank * longest)
-
-    @cached_property
-    def inside(self) -> Span | None:
-        """Changes of every factor within the span of its own components, at most rank of them."""
-        rank, longest = self._factors.shape[1:]
-        if longest <= rank:
-            return None
-        bases = np.linalg.qr(self._factors.swapaxes(1, 2))[0]
-        adjoint = bases.conj()
-        gradient = self.gradient @ adjoint
-        system = _GramSystem(
-            self._model, self._factors @ adjoint, self._gamma, self._pairs, gradient
-        )
-        return Span(
-            self, system, bases.swapaxes(1, 2), self.gradient - gradient @ bases.swapaxes(1, 2)
-        )
-
-
-@dataclass(frozen=True)
-class Span:
-    """Equations within the spans of the factors; across them J'J is Gamma_n of each mode alone."""
-
-    whole: _GramSystem
-    system: _GramSystem
-    bases: Array
-    across: Array
-
-    def outside(self, damping: float) -> tuple[Array, float]:
-        """Changes across the spans, and the decrease that they promise."""
-        x = -self.whole.preconditioner(damping)(self.across)
-        slope = float(np.vdot(x, self.across).real)
-        return x, damping * float(np.vdot(x, x).real) - slope
-
-    def expand(self, x: Array) -> Array:
-        """Changes within the spans, in coordinates of the factors."""
-        return x @ self.bases
-
-
-class _ObservedSystem:
-    """The normal equations of all factors over observed entries."""
-
-    inside = None
-
-    def __init__(self, model: FreeFactors, stacked: Array, products: Any) -> None:
-        self._model, self._products = model, products
-        order = len(stacked)
-        self._blocks = [products.matrices(n) for n in range(order)]
-        problem: Any = model.problem
-        rest = problem.model(model.factors(stacked)) - problem.entries
-        gathered = model.stack([products.gathered(rest, n) for n in range(order)])
-        self.gradient = model.finished(gathered, stacked)
-        self.scale = float(np.mean([np.trace(b, axis1=1, axis2=2).mean() for b in self._blocks]))
-        self.scale = self.scale / stacked.shape[1] + model.ridge
-
-    def multiply(self, x: Array) -> Array:
-        change = self._products.spread(self._model.factors(x))
-        parts = [self._products.gathered(change, n) for n in range(len(x))]
-        return self._model.finished(self._model.stack(parts), x)
-
-    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
-        inverses = [_inverse(block, damping + self._model.ridge) for block in self._blocks]
-
-        def apply(x: Array) -> Array:
-            parts = [
-                np.einsum("dij,jd->id", inverse, part)
-                for inverse, part in zip(inverses, self._model.factors(x), strict=True)
-            ]
-            return self._model.stack(parts)
-
-        return apply
-
-    def diagonal(self) -> Array:
-        diagonals = [block.diagonal(axis1=1, axis2=2).T for block in self._blocks]
-        return self._model.stack(diagonals) + self._model.ridge
-
-    @cached_property
-    def matrix(self) -> Array:
-        problem: Any = self._model.problem
-        order, rank = len(self._blocks), self._blocks[0].shape[1]
-        longest, n = max(problem.shape), len(problem.entries)
-        rows = np.stack([self._products.rows(mode) for mode in range(order)], axis=1)
-        places = np.stack(problem.coordinates, axis=1)[:, :, None] + longest * np.arange(
-            order * rank
-        ).reshape(order, rank)
-        begin = np.arange(n + 1) * (order * rank)
-        shape = (n, order * rank * longest)
-        jacobian = scipy.sparse.csr_array((rows.ravel(), places.ravel(), begin), shape=shape)
-        return self._model.complete((jacobian.T @ jacobian).toarray(), rank * longest)
-
-
-@dataclass(frozen=True)
-class SharedRows:
-    """One factor X (rank, d) for all modes of sum_j s_j x_j^(x)p, with signs s_j.
-
-    With g = x_i'x_j, J'J x = p (s_i s_j g^(p-1)) x + p (p-1) (s_i s_j g^(p-2) o (X x')) X in rows;
-    the gradient is p times the same first matrix times X minus p s_j T(I, x_j, ..., x_j).
-    """
-
-    problem: Problem
-    signs: Array
-
-    def images(self, rows: Array) -> Array:
-        """T(I, x_j, ..., x_j) as rows, on the host."""
-        native = self.problem.native(rows)
-        image = self.problem.products([native] * len(self.problem.shape)).mttkrp(0)
-        return np.asarray(to_host(image), dtype=np.float64)
-
-    def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
-        """The rows as they are, and their loss."""
-        problem, signs = self.problem, self.signs
-        order = len(problem.shape)
-        images = self.images(parameters)
-        signed = [signs[:, None] * parameters, *[parameters] * (order - 1)]
-        grams = [f @ f.T for f in signed]
-        loss = problem.loss(signed, grams, images, 0)
-        return parameters, loss, lambda: _SharedSystem(parameters, signs, images, order)
-
-
-class _SharedSystem:
-    """The normal equations of one shared factor."""
-
-    inside = None
-
-    def __init__(self, rows: Array, signs: Array, images: Array, order: int) -> None:
-        self._rows = rows
-        gram = rows @ rows.T
-        pairs = np.outer(signs, signs)
-        self._outer = order * pairs * gram ** (order - 1)
-        self._inner = order * (order - 1) * pairs * gram ** (order - 2)
-        self.gradient = self._outer @ rows - order * signs[:, None] * images
-        self.scale = float(np.mean(np.abs(self._outer.diagonal())))
-
-    def multiply(self, x: Array) -> Array:
-        return self._outer @ x + (self._inner * (self._rows @ x.T)) @ self._rows
-
-    def preconditioner(self, damping: float) -> Callable[[Array], Array]:
-        inverse = _inverse(self._outer, damping)
-        return lambda x: inverse @ x
-
-    def diagonal(self) -> Array:
-        return self._outer.diagonal()[:, None]
-
-    @cached_property
-    def matrix(self) -> Array:
-        rank, size = self._rows.shape
-        whole = np.einsum("ij,ib,ja->iajb", self._inner, self._rows, self._rows)
-        whole[:, range(size), :, range(size)] += self._outer
-        return whole.reshape(rank * size, -1)
+def minimize(
+    steps: LevenbergMarquardt,
+    parameters: Array,
+    rule: StoppingRule,
+    monitor: Monitor | None = None,
+    assemble: Callable[[Any], Any] | None = None,
+) -> tuple[Iterate, Status]:
+    """Steps from given parameters until `rule` holds; CONVERGED where the model proves it."""
+    rule = replace(rule, proof=steps.converged)
+    return iterate(steps.step, steps.start(parameters), rule, monitor, assemble)
 
 
 def _solved(matrix: Array, damping: float, right: Array) -> Array | None:
@@ -487,16 +250,3 @@ def _solved(matrix: Array, damping: float, right: Array) -> Array | None:
         return None
     solution: Array = scipy.linalg.cho_solve(factor, right.ravel(), check_finite=False)
     return solution.reshape(right.shape)
-
-
-def _inverse(matrices: Array, damping: float) -> Array:
-    lifted = matrices + max(damping, np.finfo(float).tiny) * np.eye(matrices.shape[-1])
-    try:
-        return np.linalg.inv(lifted)
-    except np.linalg.LinAlgError:
-        return np.linalg.pinv(lifted, hermitian=True)
-
-
-def _product_of_others(grams: Array, *modes: int) -> Array:
-    kept = [gram for n, gram in enumerate(grams) if n not in modes]
-    return np.prod(kept, axis=0) if kept else np.ones_like(grams[0])

@@ -7,19 +7,15 @@ of `LevenbergMarquardt` on the rows x_j.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.optimize.iteration import (
-    CONVERGED_PROMISE,
-    Monitor,
-    StoppingRule,
-    iterate,
-)
-from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, SharedRows
+from latensor.decomposition.optimize.iteration import CONVERGED_PROMISE, Monitor, StoppingRule
+from latensor.decomposition.optimize.levenberg_marquardt import LevenbergMarquardt, minimize
+from latensor.decomposition.optimize.normal_equations import SharedRows
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.solves import pseudo_inverse
 from latensor.decomposition.result import Status
@@ -79,8 +75,7 @@ def descend_shared(
         return SharedFit(point.parameters, fit.signs, point.loss)
 
     give = None if assemble is None else lambda point: assemble(as_fit(point))
-    rule = replace(rule, proof=steps.converged)
-    point, status = iterate(steps.step, steps.start(fit.rows), rule, monitor, give)
+    point, status = minimize(steps, fit.rows, rule, monitor, give)
     return as_fit(point), status
 
 

@@ -164,15 +164,13 @@ def leading_rank_one(
 ) -> tuple[tuple[Array, ...], float]:
     """Unit vectors of a large rank-one term of a tensor, one (d,) per mode, and its energy.
 
-    Power steps from the fibres through the largest entry and from random vectors, all at once.
+    Power steps from the leading directions of the unfoldings, which show a term that is weak beside
+    noise, and from random vectors, all at once.
     """
-    problem = DenseProblem(tensor, squared_norm=0.0)
-    index = np.unravel_index(int(np.argmax(np.abs(tensor))), tensor.shape)
     rows = [_unit(row) for row in random_start(tensor.shape, starts, rng, tensor.dtype)]
     for mode, row in enumerate(rows):
-        fibre = tuple(slice(None) if m == mode else i for m, i in enumerate(index))
-        row[0] = tensor[fibre]
-    products = problem.products(rows)
+        row[0] = _leading_rows(np.moveaxis(tensor, mode, 0).reshape(tensor.shape[mode], -1), 1)
+    products = DenseProblem(tensor, squared_norm=0.0).products(rows)
     energies = np.zeros(starts)
     for _ in range(steps):
         for mode in range(tensor.ndim):

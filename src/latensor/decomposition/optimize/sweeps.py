@@ -7,7 +7,7 @@ which knows its normal equations, and the row update that solves them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -134,6 +134,14 @@ def balanced(factors: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(
         f * (s if is_numpy(f) else like(s, f)) for f, s in zip(factors, scale, strict=True)
     )
+
+
+def congruences(factors: Iterable[Array]) -> Array:
+    """(rank, rank) cosines of all pairs of components, multiplied over the modes; no signs."""
+    units = [f / np.maximum(row_norms(f), np.finfo(float).tiny)[:, None] for f in factors]
+    product = np.prod([np.abs(unit @ unit.conj().T) for unit in units], axis=0)
+    np.fill_diagonal(product, 0.0)
+    return np.asarray(product)
 
 
 def row_norms(factor: Array) -> Array:

@@ -12,6 +12,7 @@ from latensor.arrays import Array, describe, is_array, is_complex, resolve, to_h
 from latensor.arrays.checks import check_mode, refuse_nonfinite
 from latensor.decomposition.parafac2.sweeps import Factors
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.conversion import is_contractible, require_dense
 from latensor.tensors.parafac2 import Parafac2Tensor
 
 
@@ -71,6 +72,8 @@ def read_slices(slices: object, mask: object) -> Request:
 def _matrices(value: Any, name: str) -> list[Any]:
     if isinstance(value, Parafac2Tensor):
         return value.slices()
+    if is_contractible(value) or type(value).__module__.split(".")[0] in {"tensorly", "pyttb"}:
+        value = require_dense(value, name, "parafac2").array
     if isinstance(value, Mapping):
         value = list(value.values())
     if isinstance(value, list | tuple):

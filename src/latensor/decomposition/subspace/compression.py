@@ -18,7 +18,6 @@ import numpy as np
 from latensor.arrays import Array, like, to_host
 from latensor.decomposition.optimize.iteration import SLOW
 from latensor.decomposition.optimize.problem import CompleteProblem, multiply_mode, widened
-from latensor.decomposition.optimize.starts import overdetermined
 from latensor.tensors.contractible import Contractible
 
 # A mode is compressed only if that removes at least a quarter of it.
@@ -83,8 +82,7 @@ def compress_dense(
     The first basis comes from a sketch: the longest mode is contracted with a Gaussian matrix,
     which leaves (rank + p) times the other dimensions columns to see the mode through, so that no
     power iteration is needed. The other bases come from the exact Grams of the shrunken tensor.
-    Where the exact Gram of the first mode costs no more than a sketch it takes its place, and its
-    spectrum may show that the signal alone is worth keeping.
+    Where the exact Gram of the first mode costs no more than a sketch it takes its place.
     """
     shape = compressed_shape(tensor.shape, rank)
     order = tensor.ndim
@@ -102,14 +100,7 @@ def compress_dense(
         width = rank + oversampling(rank)
         short = all(tensor.shape[n] <= _SHORT * width for n in shrinking)
         if short and first in (0, order - 1):
-            spectrum = _spectrum(tensor, first)
-            narrow = [rank if n in shrinking else d for n, d in enumerate(shape)]
-            if overdetermined(narrow, rank) and spectrum[0][0] > LOSSLESS * squared_norm:
-                modes = [first, *(n for n in _by_access(shrinking, order) if n != first)]
-                signal = _signal(tensor, rank, modes, squared_norm, spectrum)
-                if signal is not None:
-                    return signal
-            bases[first] = _last_vectors(spectrum[1], shape[first])
+            bases[first] = _last_vectors(_spectrum(tensor, first)[1], shape[first])
         else:
             sketch = rng.standard_normal((width, tensor.shape[longest]))
             seen = unfolding(multiply_mode(tensor, sketch, longest), first)
@@ -146,29 +137,13 @@ def compress_to_signal(tensor: Array, rank: int, squared_norm: float) -> Compres
     it; None where one does not.
     """
     cut = [n for n, d in enumerate(tensor.shape) if d - rank >= _FEWEST_NOISE]
-    return _signal(tensor, rank, _by_access(cut, tensor.ndim), squared_norm) if cut else None
-
-
-def _by_access(modes: Sequence[int], order: int) -> list[int]:
-    """Modes in the order in which to shrink them: inner ones, whose unfoldings are copies, last."""
-    return sorted(modes, key=lambda n: (0 < n < order - 1, n))
-
-
-def _signal(
-    tensor: Array,
-    rank: int,
-    modes: Sequence[int],
-    squared_norm: float,
-    first: tuple[Array, Array] | None = None,
-) -> Compression | None:
-    """A compression to `rank` directions of these modes, if they are signal and all others noise.
-
-    `first` holds the spectrum of the first mode where that is known.
-    """
+    if not cut:
+        return None
     bases: dict[int, Array] = {}
     current = tensor
-    for mode in modes:
-        values, vectors = first if first and not bases else _spectrum(current, mode)
+    # Inner modes, whose unfoldings are copies, come last.
+    for mode in sorted(cut, key=lambda n: (0 < n < tensor.ndim - 1, n)):
+        values, vectors = _spectrum(current, mode)
         spare = tensor.shape[mode] - rank
         columns = current.size // current.shape[mode]
         noise, signal = values[:spare], values[spare:]

@@ -75,6 +75,15 @@ def core_of(
     return Core(_contract(tensor, bases), tuple(bases))
 
 
+def is_projection(squared_norm: float, left_out: float, epsilon: float) -> bool:
+    """Whether a core leaves more of its tensor out than rounding explains.
+
+    The best fit to such a core need not be one to the tensor: whether a fit has converged is then
+    to be asked of the tensor.
+    """
+    return left_out > 100 * epsilon * squared_norm
+
+
 def _contract(tensor: Contractible, bases: Sequence[Any]) -> Any:
     reference = tensor.reference
     if isinstance(tensor, DenseTensor) and all(u is None for u in bases):

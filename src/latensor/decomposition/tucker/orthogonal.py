@@ -26,6 +26,7 @@ from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.factorization import truncated_svd
 from latensor.arrays.subspace import phases
 from latensor.decomposition.optimize.problem import squared_norm as host_squared_norm
+from latensor.decomposition.scale import rescaled as rescaled_tensor
 from latensor.decomposition.subspace.compression import WORTHWHILE
 from latensor.decomposition.subspace.mode_directions import (
     BLOCK_ENTRIES,
@@ -98,7 +99,8 @@ def squared_norm(xp: Namespace, array: Array) -> float:
 def rescaled(xp: Namespace, tensor: Contractible) -> tuple[Contractible, float, float]:
     """The tensor in a range where squares keep their digits, its squared norm, and its scale."""
     if not isinstance(tensor, DenseTensor):
-        return tensor, float(tensor.norm()) ** 2, 1.0
+        tensor, scale = rescaled_tensor(tensor)
+        return tensor, float(tensor.norm()) ** 2, scale
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         energy = squared_norm(xp, tensor.array)
     if not np.isfinite(energy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,10 +25,10 @@ from latensor.models.hmm.trials import (
     Chosen,
     Start,
     compete,
+    doubtful_rows,
     likeliest,
     relabelled,
     subset,
-    trial_rows,
 )
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sequences import DECAYS, PairSums, WindowSums
@@ -66,6 +66,7 @@ class ChainModel(Model[HiddenChain]):
     row_limit : int, rows of the sample on which EM runs
     updates : letters of the parameters that EM changes
     given : starting values by letter, in the units of the data
+    n_rounds : int, rounds of trials of starts at most
     """
 
     n_components: int | str
@@ -74,6 +75,7 @@ class ChainModel(Model[HiddenChain]):
     row_limit: int
     updates: str
     given: Mapping[str, Array]
+    n_rounds: int = field(default=5, kw_only=True)
     kind: ClassVar[Kind] = Kind.SEQUENCES
     letters: ClassVar[str] = "st"
     # Rows: as many as EM needs to see its slowest direction (two overlapping states).
@@ -128,7 +130,9 @@ class ChainModel(Model[HiddenChain]):
             return None
         sequences = run.fold("number of states", Sample(UNITS, run.seed)).in_order()
         units = _divided(sequences)
-        found = select_by_halves(run, self, effort, units=units, where="sequences")
+        # Many numbers are compared, and divisions repeated: one round of trials is enough for each.
+        one_round = replace(self, n_rounds=1)
+        found = select_by_halves(run, one_round, effort, units=units, where="sequences")
         if found.n_components == 1:
             return found
         ahead, alone = self._order_test(run, effort, units, found.n_components)
@@ -291,7 +295,7 @@ class ChainModel(Model[HiddenChain]):
         k, units = frame["count"], merged_equal(search.sample)
         moment: Sequence[MomentStart] = search.evidence["starts"]
         starts: list[Start] = [
-            Start(start.name, self.with_given(frame, start.chain)) for start in moment
+            replace(start, chain=self.with_given(frame, start.chain)) for start in moment
         ]
         if not moment or (k > 1 and search.to_convergence):
             sure = search.evidence["strength"] >= _EDGE and units.extent > _FEW_ROWS
@@ -300,7 +304,20 @@ class ChainModel(Model[HiddenChain]):
                 self._random_start(frame, i, units, search.rng) for i in range(max(number, 1))
             ]
         if search.to_convergence and len(starts) > 1:
-            chosen = compete(starts, search, units, lambda chain: self.softened(frame, chain))
+
+            def others(number: int) -> list[Start]:
+                numbers = range(number * _MORE_RANDOM, number * _MORE_RANDOM + _RANDOM)
+                return [self._random_start(frame, i, units, search.rng) for i in numbers]
+
+            chosen = compete(
+                starts,
+                others,
+                lambda chain, n_rows: self._dependence(frame, search, chain, n_rows) == 0,
+                search,
+                units,
+                lambda chain: self.softened(frame, chain),
+                self.n_rounds,
+            )
         else:
             chosen = likeliest(starts, search, units)
             chosen = Chosen(chosen.start, self.softened(frame, chosen.chain), chosen.trials)
@@ -310,7 +327,7 @@ class ChainModel(Model[HiddenChain]):
         self, frame: Frame, number: int, units: Batch, rng: np.random.Generator
     ) -> Start:
         # Fast, middling and slow chains in turn.
-        k, stay = frame["count"], (0.0, 0.5, 0.9)[number % 3]
+        k, stay = frame["count"], (0.0, 0.5, 0.9, 0.99)[number % 4]
         transmat = stay * np.eye(k) + (1 - stay) * rng.dirichlet(np.full(k, 2.0), k)
         emission = self.random_emission(frame, k, units, rng)
         chain = HiddenChain(np.full(k, 1 / k), transmat, emission)
@@ -319,15 +336,20 @@ class ChainModel(Model[HiddenChain]):
     def evidence(
         self, frame: Frame, search: Search[HiddenChain], answer: Answer[HiddenChain]
     ) -> dict[str, Any]:
+        assert answer.state is not None
+        found = self._dependence(frame, search, answer.state, search.sample.extent)
+        return {} if np.isnan(found) else {"dependence": found}
+
+    def _dependence(
+        self, frame: Frame, search: Search[HiddenChain], chain: HiddenChain, n_rows: int
+    ) -> float:
         """How far rows depend on the row before them beyond what the states say.
 
         What a row shows minus its mean given all rows before it cannot be predicted by the same of
         the row before, if the model is right. The largest canonical correlation of both, less what
-        noise alone makes of it.
+        noise alone makes of it, in these rows and in the `n_rows` that the chain was learned from.
         """
-        chain = answer.state
-        assert chain is not None
-        units = subset(search.sample, trial_rows(chain))
+        units = subset(search.sample, doubtful_rows(chain))
         _, design, sequences = self.family(frame).prepare(units).parts
         likelihoods = chain.emission.likelihoods(design, sequences)
         chances = predicted(likelihoods, sequences, chain.startprob, chain.transmat)
@@ -336,14 +358,14 @@ class ChainModel(Model[HiddenChain]):
         seen = ~np.isnan(gaps).any(axis=1)
         later = 1 + np.flatnonzero(seen[1:] & seen[:-1] & ~sequences.is_start[1:])
         if len(later) < 2 or not gaps.shape[1]:
-            return {}
+            return float("nan")
         # Orthogonal coordinates, without those that do not vary.
         both = np.vstack([gaps[later], gaps[later - 1]])
         left, values, _ = np.linalg.svd(both - both.mean(axis=0), full_matrices=False)
         left = left[:, values > values[0] * np.sqrt(np.finfo(float).eps)] if values[0] > 0 else left
         correlation = 2 * np.linalg.norm(left[: len(later)].T @ left[len(later) :], 2)
-        noise = 2 * np.sqrt(left.shape[1] / len(later))
-        return {"dependence": max(float(correlation - noise), 0.0)}
+        noise = 2 * np.sqrt(left.shape[1] / min(len(later), n_rows))
+        return max(float(correlation - noise), 0.0)
 
     # ------------------------------------------------------------------ what users see
     def order(self, frame: Frame, state: HiddenChain) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class MomentStart(Start):
 
     states: HiddenStates
     pair_likelihood: float
+    of_moments: ClassVar[bool] = True
 
 
 def moment_starts(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -24,6 +24,8 @@ _LATELY, _AHEAD = 3, 2.0
 # Rows per free parameter that trials are run on, and their number at least and at most.
 _ROWS_PER_PARAMETER = 100
 _FEWEST_ROWS, _MOST_ROWS = 6_000, 100_000
+# Rows at least where a first round leaves a doubt: what states of thousands of rows are told by.
+_CLOSER_ROWS = 24_000
 # The fraction of these rows that the first trial sees.
 _FIRST_FRACTION = 0.4
 _PIECE = 4096
@@ -41,6 +43,7 @@ class Start:
 
     name: str
     chain: HiddenChain
+    of_moments: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
@@ -70,11 +73,16 @@ def subset(units: Batch, limit: int) -> Batch:
     return Batch((pieces[taken],), units.weights[chosen], units.keys[chosen])
 
 
-def trial_rows(chain: HiddenChain) -> int:
+def trial_rows(chain: HiddenChain, fewest: int = _FEWEST_ROWS) -> int:
     """How many rows trials of a model of this size need."""
     k = len(chain.startprob)
     wanted = _ROWS_PER_PARAMETER * (k * k + chain.emission.n_parameters)
-    return int(np.clip(wanted, _FEWEST_ROWS, _MOST_ROWS))
+    return int(np.clip(wanted, fewest, _MOST_ROWS))
+
+
+def doubtful_rows(chain: HiddenChain) -> int:
+    """How many rows say whether a model of this size is in doubt, and settle it."""
+    return trial_rows(chain, _CLOSER_ROWS)
 
 
 def likeliest(starts: Sequence[Start], search: Search[HiddenChain], units: Batch) -> Chosen:
@@ -89,18 +97,29 @@ def likeliest(starts: Sequence[Start], search: Search[HiddenChain], units: Batch
 
 def compete(
     starts: Sequence[Start],
+    others: Callable[[int], Sequence[Start]],
+    explains: Callable[[HiddenChain, int], bool],
     search: Search[HiddenChain],
     units: Batch,
     soften: Callable[[HiddenChain], HiddenChain],
+    n_rounds: int,
 ) -> Chosen:
-    """The start that EM leads highest in two rounds of trials on a part of the rows.
+    """The start that EM leads highest on a part of the rows, in rounds until nothing is in doubt.
+
+    A round is two trials: all starts for a few passes, then the best of them for more. No other one
+    follows where the best one leaves rows that are independent given the states. Where a model only
+    summarizes its rows, the likelihood has many optima: there two starts must agree, of which one
+    at most is of the moments, whose starts resemble each other.
 
     Parameters
     ----------
     starts : models to start from
+    others : further ones, of the round of that number
+    explains : whether rows are independent given the states of a model learned from so many rows
     search : the sample that the fit goes on with, and its family
     units : the different sequences of the sample
     soften : makes a start one that EM can work on, without zeros that are not meant
+    n_rounds : int, at most
     """
     limit = trial_rows(starts[0].chain)
     part = subset(units, limit)
@@ -110,9 +129,23 @@ def compete(
     def run(chain: HiddenChain, fold: Fold[HiddenChain], passes: int) -> Reached[HiddenChain]:
         return em(fold, search.family, chain, max_iter=passes, tol=_TOLERANCE, prepared=True)
 
-    found = {start.name: run(soften(start.chain), few, _FIRST) for start in starts}
-    finalists = best_of(starts, found, _FINALISTS)
-    found = {start.name: run(found[start.name].state, more, _SECOND) for start in finalists}
+    finalists: list[Start] = []
+    found: dict[str, Reached[HiddenChain]] = {}
+    for number in range(n_rounds):
+        tried = others(number) if number else starts
+        first = {start.name: run(soften(start.chain), few, _FIRST) for start in tried}
+        for start in best_of(tried, first, _FINALISTS):
+            found[start.name] = run(first[start.name].state, more, _SECOND)
+            finalists.append(start)
+        ranked = sorted(finalists, key=lambda start: -max(found[start.name].history))
+        if number == n_rounds - 1 or _agree(ranked, found):
+            break
+        if explains(found[ranked[0].name].state, part.extent):
+            break
+        if not number:
+            part = subset(units, doubtful_rows(starts[0].chain))
+            few = more = search.folds(part)
+            found = {name: run(each.state, more, _SECOND) for name, each in found.items()}
     trials = {name: max(em_fit.history) for name, em_fit in found.items()}
     highest = max(trials.values())
     # Starts that have come as high as each other are the same: then the first, of the moments.
@@ -125,6 +158,13 @@ def compete(
         if _value(search, search.fold, chain) < _value(search, search.fold, raw):
             chain = raw
     return Chosen(best, chain, trials)
+
+
+def _agree(ranked: Sequence[Start], found: Mapping[str, Reached[HiddenChain]]) -> bool:
+    """Whether two starts have come as high as each other, and higher than any."""
+    others = [start for start in ranked[1:] if not (start.of_moments and ranked[0].of_moments)]
+    first, *second = (max(found[start.name].history) for start in (ranked[0], *others[:1]))
+    return bool(second) and first - second[0] <= _EQUAL
 
 
 def best_of(

@@ -110,8 +110,19 @@ def choose_count(run: Run, model: TopicsModel) -> TopicCount:
             halves = [_Half(run, model, part, limit, caps) for part in parts]
     except NotIdentifiableError:
         return TopicCount(1, "words of a document tell nothing of each other")
+    divisions = {0: halves}
+
+    def evaluate(k: int, division: int) -> Evaluation | None:
+        try:
+            if division not in divisions:
+                others = halves_of(units, run.seed, division)
+                divisions[division] = [_Half(run, model, part, limit, caps) for part in others]
+            return _evaluated(run, model, units, divisions[division], k)
+        except NotIdentifiableError:
+            return None
+
     found = select(
-        lambda k: _evaluated(run, model, units, halves, k),
+        evaluate,
         min(limit, *(h.rank for h in halves)),
         where="documents",
         small="the word lists must agree too",
