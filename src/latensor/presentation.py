@@ -15,6 +15,9 @@ from typing import Any
 class Presented:
     """Words, a picture and a page about what was found."""
 
+    def _check_found(self) -> None:
+        """Refuse to show what was not found yet."""
+
     def summary(self) -> str:
         """What was found and how far to trust it, as text: settings, a table, the certificate."""
         found: str = import_module("latensor.report").model_summary(self)
@@ -29,6 +32,7 @@ class Presented:
             decompositions are drawn without
         names : what the features are called; by default what the model knows
         """
+        self._check_found()
         return import_module("latensor.plots").picture(self, *data, names=names)
 
     def report(

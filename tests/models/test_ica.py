@@ -466,3 +466,14 @@ def test_sources_that_run_into_each_other_are_given_up():
     model = ICA(10, random_state=3011).fit(made.samples)
     assert np.linalg.matrix_rank(model.components_) == 10
     assert np.isfinite(model.mixing_).all()
+
+
+def test_a_stream_after_a_fit_is_refined_as_long_as_its_rows_are_kept():
+    # It went by moments alone, and samples could make what was known worse.
+    made = make_ica(1500, 3, 3, random_state=0).samples
+    whole = ICA(random_state=0).fit(made)
+    fitted = ICA(random_state=0).fit(made[:500]).partial_fit(made[500:])
+    workers = ICA(random_state=0).partial_fit(made[:500])
+    second = workers.spawn().partial_fit(made[500:])
+    for model in (fitted, workers.merge(second)):
+        np.testing.assert_allclose(model.mixing_, whole.mixing_, atol=1e-6)

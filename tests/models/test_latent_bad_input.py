@@ -233,3 +233,40 @@ def test_directions_that_chance_chose_are_not_called_stable():
     for X in (DATA[:2], np.ones((40, 4)), np.zeros((40, 4))):
         assert lt.PCA(1 if len(X) < 40 else 2).fit(X).certificate_.verdict == "unstable"
     assert lt.PCA(4).fit(DATA).certificate_.verdict == "stable"
+
+
+@pytest.mark.parametrize("name", ["spherical", "diagonal", "product"])
+def test_more_components_than_distinct_samples(name):
+    # Two points have one direction; a second one is rounding, and no noise stood beside it.
+    with pytest.raises((InvalidInputError, NotIdentifiableError), match=r"distinct|dependent"):
+        MODELS[name](3, np.repeat(DATA[:2], 300, axis=0)[:, [0, 1, 2, 3, 0, 1, 2, 3, 0]])
+
+
+@pytest.mark.parametrize("n_features", [1, 2, 4, 8])
+def test_views_of_too_few_features(n_features):
+    with pytest.raises(NotIdentifiableError, match="n_features >= 3 x n_components"):
+        lt.SphericalGaussianMixture(3, method="views").fit(np.tile(DATA, 2)[:, :n_features])
+
+
+@pytest.mark.parametrize(
+    ("model", "X"),
+    [
+        (lt.CPClassifier(1), RNG.standard_normal((20, 2, 2))),
+        (lt.TwoLayerClassifier(2), RNG.standard_normal((20, 4))),
+    ],
+)
+def test_labels_that_are_none(model, X):
+    labels = np.arange(20) % 2
+    for y, message in (
+        (np.ma.masked_equal(labels, 1), "masked entries"),
+        (np.where(labels, np.nan, 0.0), "NaN"),
+        (labels + 0.5 * np.arange(20), "Unknown label type"),
+    ):
+        with pytest.raises(InvalidInputError, match=message):
+            model.fit(X, y)
+
+
+def test_masked_adjacency():
+    adjacency = np.ma.masked_array(np.ones((6, 6)), mask=np.eye(6, dtype=bool))
+    with pytest.raises(InvalidInputError, match="masked entries"):
+        lt.MixedMembershipBlockModel(2).fit(adjacency)

@@ -337,3 +337,12 @@ def test_intervals_refuse_what_no_group_can_keep():
     rows = np.random.default_rng(0).standard_normal((300, 1001))
     with pytest.raises(InvalidInputError, match="at most 1000"):
         PCA(2).fit(rows).intervals(rows)
+
+
+@pytest.mark.parametrize("n_components", [1, "auto", None, 0.9])
+def test_equal_rows_have_no_direction(n_components):
+    # Their mean has rounding, which was one with all of the variance, called stable.
+    row = np.random.default_rng(0).standard_normal(5)
+    model = PCA(n_components).fit(np.tile(row, (600, 1)))
+    assert model.certificate_.verdict == "unstable"
+    assert not model.explained_variance_.any()

@@ -133,8 +133,14 @@ def _check_page(page: str, n_scripts: int) -> None:
 @pytest.mark.parametrize("name", FITTED)
 def test_words_picture_and_page(name: str, tmp_path: Any) -> None:
     model, data = FITTED[name]()
-    with pytest.raises(NotFittedError):
-        model.summary()
+    for early in ("summary", "plot", "to_hmmlearn"):
+        if hasattr(model, early):
+            with pytest.raises(NotFittedError):
+                getattr(model, early)()
+    for early in ("score", "aic", "bic"):
+        if hasattr(model, early):
+            with pytest.raises(NotFittedError):
+                getattr(model, early)(*data)
     model.fit(*data)
     text = model.summary()
     assert type(model).__name__ in text.splitlines()[0]

@@ -127,6 +127,9 @@ class SavedEstimator(Presented):
         if cls.__module__.startswith("latensor.") and cls.__name__ in dir(latensor):
             saved_estimator(cls)
 
+    def _check_found(self) -> None:
+        check_is_fitted(self)
+
     def save(self, path: PathLike, *, resumable: bool = False) -> Path:
         """Write the fitted model into a file that `lt.load` reads, without pickle.
 

@@ -13,6 +13,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import column_or_1d
 
 from latensor.arrays import Array, is_array, to_host
+from latensor.arrays.masked import unmasked
 from latensor.estimation.base import while_open
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
@@ -76,8 +77,12 @@ class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         labels = None
         if y is not None:
-            labels = column_or_1d(to_host(y) if is_array(y) else y, warn=True)
-            check_classification_targets(labels)
+            y = unmasked(y, "y")
+            try:
+                labels = column_or_1d(to_host(y) if is_array(y) else y, warn=True)
+                check_classification_targets(labels)
+            except ValueError as error:
+                raise InvalidInputError(str(error)) from error
         if reset:
             self._set_classes(labels, sample_weight)
         if labels is not None:

@@ -69,9 +69,12 @@ class Stream:
         if learned.moments is None:
             return replace(self, held=(), frame=learned.frame, answer=answer)
         members = dict(learned.moments.members)
-        if answer.statistics is not None and learned.sample is not None:
+        if learned.sample is not None:
             sample = learned.sample if most is None else learned.sample.limited(most)
-            members |= {"statistics": answer.statistics, "sample": replace(sample, below=1.0)}
+            if answer.statistics is not None:
+                members["statistics"] = answer.statistics
+            if answer.statistics is not None or sample.is_everything:
+                members["sample"] = replace(sample, below=1.0)
         frame = replace(learned.frame, known={}, pilot=answer.state)
         return replace(self, held=(), frame=frame, sums=Joint(members))
 

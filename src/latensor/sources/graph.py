@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import is_array, read_numpy, to_host
+from latensor.arrays.masked import unmasked
 from latensor.exceptions import InvalidInputError
 
 
@@ -33,6 +34,7 @@ def read_graph(given: Any) -> tuple[Any, list[Any] | None]:
                 "per node"
             )
         return _checked(scipy.sparse.csr_array(scipy.sparse.vstack(blocks, format="csr"))), names
+    given = unmasked(given, "adjacency")
     array = np.asarray(to_host(given)) if is_array(given) else read_numpy(given, "adjacency")
     if array.dtype.kind == "O" and array.ndim == 2:
         array = array.astype(np.float64)

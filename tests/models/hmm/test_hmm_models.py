@@ -216,6 +216,9 @@ def test_one_state_and_samples():
     assert np.abs(counts / counts.sum(axis=1)[:, None] - model.transmat_).max() < 0.03
     assert (model.sample(5, random_state=1)[0] == model.sample(5, random_state=1)[0]).all()
     assert model.sample(4, random_state=2, currstate=2)[1][0] == 2
+    for wrong in (0, 2.5, "4", None, True):
+        with pytest.raises(InvalidInputError, match="n_samples="):
+            model.sample(wrong)
     points = GaussianHMM(3, "tied", random_state=0).fit(POINTS.X, POINTS.lengths)
     X, states = points.sample(20_000, random_state=3)
     assert np.abs(X[states == 0].mean(axis=0) - points.means_[0]).max() < 0.1

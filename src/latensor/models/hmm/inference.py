@@ -7,7 +7,7 @@ from typing import Any, Self
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import generator
+from latensor.arrays import check_positive_int, generator
 from latensor.arrays.threads import thread_count
 from latensor.datasets.sequences import draw_states, stationary_distribution
 from latensor.exceptions import InvalidInputError, warn_caller
@@ -133,9 +133,8 @@ class HiddenMarkovInference:
                     f"currstate={currstate!r} must be one of the states 0..{len(start) - 1}"
                 )
             start = np.eye(len(start))[currstate]
-        if n_samples < 1:
-            raise InvalidInputError(f"n_samples={n_samples!r} must be at least 1")
-        states = draw_states(rng, start, np.asarray(self.transmat_), [int(n_samples)])
+        length = check_positive_int(n_samples, "n_samples")
+        states = draw_states(rng, start, np.asarray(self.transmat_), [length])
         return self._draw(states, rng), states
 
     def get_stationary_distribution(self) -> Any:
@@ -149,6 +148,7 @@ class HiddenMarkovInference:
 
     def bic(self, X: object, lengths: object = None) -> float:
         """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
+        check_is_fitted(self)
         n_rows = len(self._read_rows(X, reset=False))
         return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._n_parameters()
 

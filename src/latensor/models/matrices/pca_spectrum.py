@@ -67,20 +67,24 @@ def spectrum_of_samples(samples: Array, weights: Any, random_state: RandomState)
             turned, total = _centered(samples, mean, weights)
     refuse_overflow(total, "second")
     divisor = weight / unbiased_factor(weight)
+    # A mean has rounding, which equal rows would be centred to.
+    rounding = max(samples.shape) * _epsilon(samples)
+    varies = total > rounding * weight * float(mean @ mean) or _varies(samples)
+    if not varies:
+        total = 0.0
 
     def leading(rank: int) -> tuple[Any, Any]:
         # Features first, so that the sign rule of the left vectors falls on the components.
         found, following = svd_with_next(turned, rank, random_state=random_state)
         values = np.concatenate([to_host(found.singular_values), to_host(following)])
-        return values.astype(np.float64) ** 2 / divisor, to_host(found.left)
+        return varies * values.astype(np.float64) ** 2 / divisor, to_host(found.left)
 
-    if total / divisor < np.finfo(np.float64).tiny and _varies(samples):
+    if varies and total / divisor < np.finfo(np.float64).tiny:
         raise InvalidInputError(
             "the second moment of X underflows: give the samples in a larger unit"
         )
-    floor = (max(samples.shape) * _epsilon(samples)) ** 2
     size = min(n_samples, n_features)
-    return Spectrum(leading, size, floor, total / divisor, weight, mean, 0.0)
+    return Spectrum(leading, size, rounding**2, total / divisor, weight, mean, 0.0)
 
 
 def _centered(samples: Array, mean: Any, weights: Any) -> tuple[Any, float]:
@@ -100,8 +104,9 @@ def _centered(samples: Array, mean: Any, weights: Any) -> tuple[Any, float]:
 
 
 def _varies(samples: Array) -> bool:
-    dense = samples.toarray() if scipy.sparse.issparse(samples) else samples
-    return bool((dense != dense[:1]).any())
+    if scipy.sparse.issparse(samples):
+        return bool((samples.max(axis=0) != samples.min(axis=0)).nnz)
+    return bool((samples != samples[:1]).any())
 
 
 def _squares(rows: Array) -> float:

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from latensor.arrays import Array, RandomState
+from latensor.diagnostics.evidence import component_worth
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
@@ -28,7 +29,6 @@ from latensor.estimation.samples import in_library_of
 from latensor.models.mixtures.estimator import GaussianEstimator
 from latensor.models.mixtures.gaussian_certificate import (
     GaussianMixtureCertificate,
-    component_worth,
     smallest_divergence,
     smallest_gain,
 )

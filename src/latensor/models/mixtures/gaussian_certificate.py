@@ -8,6 +8,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import entr, logsumexp
 
+from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.refinement.mixture_search import ANOTHER, ERRORS
@@ -74,17 +75,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
 
     @finding("Evidence")
     def _evidence(self) -> Said | None:
-        if self.n_components == 1 or not np.isfinite(self.gain):
-            return None
-        if self.gain >= self.asked:
-            text = f"no two components can be joined without a loss of {self.gain:.4g}"
-            return GOOD, f"{text} in log-likelihood; one more is worth {self.asked:.4g}."
-        return CAUTION, (
-            "two components tell apart too little to be sure of both: joined, the log-likelihood "
-            f"would be {max(self.gain, 0.0):.3g} lower, where a component must be worth "
-            f"{self.asked:.3g} (BIC; infinite for more parameters than rows). Lower n_components, "
-            "or give more rows."
-        )
+        return evidence_finding(self.n_components, self.gain, self.asked)
 
     @finding("Optima")
     def _optima(self) -> Said | None:
@@ -157,22 +148,6 @@ def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
             squared = gap @ solved + 4 * shapes
             smallest = min(smallest, float(np.sqrt(max(squared, 0.0))))
     return smallest
-
-
-def component_worth(n_parameters: int, n_fewer: int, n_rows: float) -> float:
-    """Log-likelihood that one more component must gain; infinite for more parameters than rows.
-
-    Half of the additional parameters times log n (BIC), times n / (n - p - 1) as for few rows in
-    the corrected criterion of Hurvich and Tsai (1989).
-
-    Parameters
-    ----------
-    n_parameters, n_fewer : int, of the mixture and of one with a component less
-    """
-    left = n_rows - n_parameters - 1
-    if left <= 0:
-        return float("inf")
-    return float((n_parameters - n_fewer) / 2 * np.log(n_rows) * n_rows / left)
 
 
 def smallest_gain(

@@ -52,6 +52,11 @@ class SphericalModel(GaussianMixtureModel):
     ) -> dict[str, Any]:
         if not self.by_views:
             return {}
+        if count > 1 and self.n_features < 3 * count:
+            raise NotIdentifiableError(
+                f"method='views' needs n_features >= 3 x n_components, got {self.n_features} "
+                f"features for {count} components: use method='moments'"
+            )
         return {"views": rotation(self.n_features, run.rng("rotation"))}
 
     def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
@@ -69,11 +74,6 @@ class SphericalModel(GaussianMixtureModel):
     ) -> SphericalReadOff | None:
         count, d = frame["count"], self.n_features
         if self.by_views and count > 1:
-            if d < 3 * count:
-                raise NotIdentifiableError(
-                    f"method='views' needs n_features >= 3 x n_components, got {d} features for "
-                    f"{count} components: use method='moments'"
-                )
             found = read_rotation(moment, frame["views"], count, self.common, rng, self.algorithm)
         elif not identified(count, d, self.common):
             return None

@@ -152,10 +152,12 @@ def spectral_gap(values: Any, rank: int, weight: float, variance: float | None =
     """The last of `rank` eigenvalues above the noise, over the largest that noise gives.
 
     If it were noise, it would belong to those after it, whose mean is the variance; where there
-    are none after it, the third moment has shown the `variance`.
+    are none after it, the third moment has shown the `variance`. Rounding is below any noise: 0.
     """
     if rank == 0:
         return np.inf
+    if values[rank - 1] <= len(values) * np.finfo(np.float64).eps * values[0]:
+        return 0.0
     noise = float(values[rank - 1 :].mean()) if variance is None else variance
     edge = noise_edge(len(values) - rank + 1, weight) * noise
     if variance is not None:

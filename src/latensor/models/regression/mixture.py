@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, generator
+from latensor.diagnostics.evidence import component_worth
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
@@ -25,7 +26,10 @@ from latensor.estimation.parameters import (
 from latensor.estimation.samples import in_library_of
 from latensor.estimation.target_input import read_pair, target_source
 from latensor.exceptions import InvalidInputError
-from latensor.models.regression.mixture_certificate import RegressionMixtureCertificate
+from latensor.models.regression.mixture_certificate import (
+    RegressionMixtureCertificate,
+    smallest_gain,
+)
 from latensor.models.regression.mixture_family import (
     LINKS,
     RegressionMixtureFamily,
@@ -231,6 +235,9 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
         # In whitened coordinates the mean square of a difference of predictions is a sum.
         noise = np.sqrt(np.maximum(state.variances[:, None], state.variances[None]))
         apart = np.sqrt((gaps**2).sum(axis=2)) / noise + np.diag(np.full(k, np.inf))
+        gain, free = np.inf, self.n_features_in_ + 3
+        if self.link == "identity":
+            gain = count * smallest_gain(state.weights, state.coefficients, state.variances)
         return RegressionMixtureCertificate(
             n_components=k,
             n_features=self.n_features_in_,
@@ -247,6 +254,8 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
             constant_features=frame["constant"],
             n_seen=answer.evidence.get("n_seen"),
             spectrum=answer.evidence.get("spectrum", ()),
+            gain=gain,
+            asked=component_worth(free * k - 1, free * (k - 1) - 1, count),
         )
 
     def _family(self) -> tuple[RegressionMixtureFamily, RegressionMixtureState]:

@@ -64,9 +64,9 @@ def flattened(X: Any) -> tuple[Any, tuple[int, ...] | None]:
         return matrix, dims
     shape = tuple(getattr(X, "shape", ()))
     if len(shape) > 2 and is_array(X):
-        return X.reshape(shape[0], -1), shape[1:]
+        return X.reshape(shape[0], math.prod(shape[1:])), shape[1:]
     if len(shape) > 2:
-        return np.asarray(X).reshape(shape[0], -1), shape[1:]
+        return np.asarray(X).reshape(shape[0], math.prod(shape[1:])), shape[1:]
     return X, None
 
 

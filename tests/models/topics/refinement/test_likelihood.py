@@ -10,6 +10,7 @@ from scipy.special import gammaln
 import latensor as lt
 from latensor.models.topics.model import follow_the_model
 from latensor.models.topics.refinement import likelihood
+from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.refinement.likelihood import (
     MarginalLikelihood,
     likeliest,
@@ -50,6 +51,19 @@ def test_order_threads_and_repetitions_change_nothing():
     twice = scipy.sparse.vstack([rows, rows], format="csr")
     found = MarginalLikelihood(twice, np.ones(600), 1, 1)(TOPICS, ALPHA).sum()
     assert found == pytest.approx(2 * value, rel=1e-12)
+
+
+def test_documents_of_any_length_are_judged_by_a_few_tokens():
+    # Gene counts have millions of tokens; a token after the other, they took minutes.
+    few = scipy.sparse.csr_array(np.array([[90.0, 60.0, 150.0]]))
+    many = scipy.sparse.csr_array(np.array([[9e8, 6e8, 1.5e9]]))
+    found = [MarginalLikelihood(rows, np.ones(1), 0, 1)(TOPICS, ALPHA) for rows in (few, many)]
+    np.testing.assert_allclose(found[1], found[0], rtol=0.05)
+    words = np.array([[70_000.0] * 2000])
+    documents = Documents.of(scipy.sparse.csr_array(words), np.float64)
+    drawn = documents.drawn(np.array([300]), 0)
+    assert drawn.sum() == 300
+    assert drawn.max() <= 2
 
 
 def test_noise_moves_nothing_and_a_clear_gain_does():

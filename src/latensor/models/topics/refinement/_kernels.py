@@ -42,6 +42,12 @@ def _mixed(state: Any) -> Any:
     return x ^ (x >> np.uint64(31))
 
 
+@compiled(set())
+def _uniform(state: Any) -> Any:
+    """The top 53 bits of the mixed state as a number in [0, 1)."""
+    return np.float64(_mixed(state) >> np.uint64(11)) * 1.1102230246251565e-16
+
+
 @compiled(_VECTOR)
 def expected_counts(
     starts: Any,
@@ -307,9 +313,7 @@ def left_to_right(
                     probability += row[j] * counted[draw, j]
                     below[j] = probability
                 state += step
-                # 2^-53: the top 53 bits as a number in [0, 1)
-                number = np.float64(_mixed(state) >> np.uint64(11)) * 1.1102230246251565e-16
-                number *= probability
+                number = _uniform(state) * probability
                 j = 0
                 while j < k - 1 and below[j] < number:
                     j += 1
@@ -402,31 +406,36 @@ def document_keys(starts: Any, words: Any, counts: Any, seed: Any, out: Any) -> 
 
 
 @compiled(set())
-def draw_halves(starts: Any, words: Any, counts: Any, keys: Any, out: Any) -> None:
-    """How many of each word's tokens fall into a random half of their document.
+def draw_tokens(starts: Any, words: Any, counts: Any, keys: Any, sizes: Any, out: Any) -> None:
+    """How many of each word's tokens are among so many that are drawn of their document.
 
-    Of m tokens, floor(m / 2) are drawn without replacement, by a generator that starts from the
-    document's key: the halves depend on no other document.
+    Without replacement, by a generator that starts from the document's key: what is drawn depends
+    on no other document.
+
+    Parameters
+    ----------
+    sizes : (n,) int64, tokens to draw, at most as many as the document has
     """
+    step = np.uint64(0x9E3779B97F4A7C15)
     for d in range(len(starts) - 1):
         left = np.int64(0)
         for i in range(starts[d], starts[d + 1]):
             left += np.int64(counts[i])
-        wanted = left // 2
-        state = np.uint64(keys[d])
+        wanted, state = sizes[d], np.uint64(keys[d])
         for i in range(starts[d], starts[d + 1]):
             count, drawn = np.int64(counts[i]), np.int64(0)
             if count > 65536:
-                # Chance would move the fraction of so many tokens by less than one per cent.
-                drawn = max(np.int64(count * (wanted / left)), wanted - (left - count))
+                # The expected number, rounded by chance: of half of so many tokens, chance would
+                # move it by less than one per cent.
+                state += step
+                drawn = np.int64(count * (wanted / left) + _uniform(state))
+                drawn = max(min(drawn, count, wanted), wanted - (left - count))
                 wanted -= drawn
                 left -= count
                 count = np.int64(0)
             for _ in range(count):
-                state += np.uint64(0x9E3779B97F4A7C15)
-                # 2^-53: the top 53 bits as a number in [0, 1)
-                number = np.float64(_mixed(state) >> np.uint64(11)) * 1.1102230246251565e-16
-                if number * left < wanted:
+                state += step
+                if _uniform(state) * left < wanted:
                     drawn += 1
                     wanted -= 1
                 left -= 1

@@ -114,6 +114,14 @@ class Documents:
         document_keys(self.starts, self.words, self.counts, np.uint64(seed), out)
         return out
 
+    def drawn(self, sizes: Any, seed: int) -> Any:
+        """(nnz,) counts of (n,) int64 tokens of each document, drawn without replacement."""
+        from latensor.models.topics.refinement._kernels import draw_tokens
+
+        out = np.empty_like(self.counts)
+        draw_tokens(self.starts, self.words, self.counts, self.keys(seed), sizes, out)
+        return out
+
     def parts(
         self, most: int = _MOST_PARTS, start: int = 0, stop: int | None = None
     ) -> list[tuple[int, int]]:

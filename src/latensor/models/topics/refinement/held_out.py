@@ -104,10 +104,7 @@ class Completing:
 
 def halves(documents: Documents, seed: int) -> tuple[Documents, Documents]:
     """The documents' tokens in two random halves, the first never the larger."""
-    from latensor.models.topics.refinement._kernels import draw_halves
-
-    drawn = np.empty_like(documents.counts)
-    draw_halves(documents.starts, documents.words, documents.counts, documents.keys(seed), drawn)
+    drawn = documents.drawn((documents.lengths // 2).astype(np.int64), seed)
     return documents.with_counts(drawn), documents.with_counts(documents.counts - drawn)
 
 
