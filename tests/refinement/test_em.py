@@ -60,3 +60,16 @@ def test_one_small_gain_after_an_extrapolation_is_no_convergence():
     found = em(lambda s: s.update(unit), Bowl(), start, max_iter=5000, tol=1e-6)
     assert found.converged
     assert found.state @ found.state / 2 < 1e-6
+
+
+def test_steps_that_point_in_several_slow_directions_are_followed_in_all_of_them():
+    """Of a linear map with four rates the last steps give the fixed point itself."""
+
+    class Slow(Bowl):
+        rates = np.array([0.999, 0.99, 0.95, 0.9])
+
+    start = np.random.default_rng(3).normal(size=4)
+    unit = Batch((np.zeros((1, 1)),), np.ones(1), np.zeros(1, dtype=np.uint64))
+    found = em(lambda s: s.update(unit), Slow(), start, max_iter=60, tol=1e-12)
+    assert found.converged
+    assert found.state @ found.state / 2 < 1e-12

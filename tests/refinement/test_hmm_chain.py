@@ -100,6 +100,45 @@ def test_an_impossible_row_has_no_likelihood_and_breaks_nothing():
     assert np.isfinite(found.posteriors).all()
 
 
+@pytest.mark.parametrize("n_rows", [4, 3000])
+@pytest.mark.parametrize("smallest", [0.3, 1e-30, 1e-200, 1e-290])
+def test_what_is_nearly_impossible_is_still_told(n_rows, smallest):
+    """Rows that swap two states which the chain hardly ever leaves: the rows decide."""
+    table = np.tile([[1.0, 0.0], [0.0, 1.0]], (n_rows // 2, 1))
+    start, steps = (
+        np.array([1.0, 0.0]),
+        np.array([[1 - smallest, smallest], [smallest, 1 - smallest]]),
+    )
+    likelihoods, sequences = Likelihoods(np.arange(n_rows), table), Sequences.of([n_rows])
+    found = expect(likelihoods, sequences, start, steps, 1)
+    assert found.log_likelihood == pytest.approx((n_rows - 1) * np.log(smallest), rel=1e-6)
+    assert np.abs(found.posteriors - table).max() < 1e-6
+    assert np.abs(found.steps - [[0, n_rows / 2], [n_rows / 2 - 1, 0]]).max() < 1e-3 * n_rows
+    assert log_likelihood(likelihoods, sequences, start, steps, 1) == found.log_likelihood
+
+
+@pytest.mark.parametrize("half", [3, 2000])
+def test_an_impossible_sequence_is_cut_where_it_becomes_so(half):
+    """The first part as if it were alone, the second as one of an unknown first state."""
+    rng = np.random.default_rng(0)
+    table = rng.random((2 * half, 3))
+    # From states 0 and 1 nothing leads to state 2, which alone gives the row in the middle.
+    steps = np.array([[0.6, 0.4, 0.0], [0.3, 0.7, 0.0], [0.2, 0.2, 0.6]])
+    start = np.array([0.5, 0.5, 0.0])
+    table[half] = [0.0, 0.0, 1.0]
+    found = expect(Likelihoods(np.arange(2 * half), table), Sequences.of([2 * half]), start, steps)
+    assert found.log_likelihood == -np.inf
+    first = expect(Likelihoods(np.arange(half), table), Sequences.of([half]), start, steps)
+    rest = table[half:].copy()
+    rest[0] = 1.0
+    last = expect(
+        Likelihoods(np.arange(half), rest), Sequences.of([half]), np.full(3, 1 / 3), steps
+    )
+    expected = np.concatenate([first.posteriors, last.posteriors])
+    assert np.abs(found.posteriors - expected).max() < 1e-10
+    assert np.abs(found.steps - first.steps - last.steps).max() < 1e-8
+
+
 def categorical(seed, n=4000, n_sequences=3, d=6, k=3):
     data = make_hmm(n, d, k, n_sequences=n_sequences, random_state=seed)
     rng = np.random.default_rng(seed + 100)

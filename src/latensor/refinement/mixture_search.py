@@ -23,10 +23,8 @@ from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
     kmeans,
-    kurtosis_coordinates,
     merge_down,
     overfit,
-    shells,
 )
 
 # An optimum is another one where it puts this fraction of the rows elsewhere, and as good where it
@@ -34,8 +32,6 @@ from latensor.refinement.mixture_starts import (
 ANOTHER, ERRORS = 0.1, 2.0
 # Passes of every start and of the better half.
 _FIRST_PASSES, _SECOND_PASSES = 5, 10
-# Shells help nested components, of which there are few.
-_MOST_SHELLS = 5
 # Powers of the smaller weight by which merges are judged: each alone misses what the other finds.
 _POWERS = (0.0, 0.5)
 # Passes of Lloyd's algorithm where k-means is the start itself.
@@ -79,7 +75,7 @@ def starts_of(
     given : starts from moments
     few : bool, whether those are good enough to need one other start beside them only
     """
-    points, weights = sample.points, sample.points.weights
+    points = sample.points
     result = dict(given)
 
     def overfitted(name: str, rows: Any, powers: tuple[float, ...]) -> None:
@@ -93,17 +89,14 @@ def starts_of(
                 kept = "" if power == 0 else ", rare kept"
                 result[f"overfit and merge, {name}{kept}"] = merged
 
-    def labelled(name: str, labels: Any) -> None:
-        result[name] = by_labels(family, points, labels, count)
-
     if family.covariance_type == TIED:
         overfitted("standardized", sample.standardized, _POWERS)
         # Whitened by the covariance within, clusters are spherical (the step of discriminant
         # analysis).
         first = result["overfit and merge, standardized"]
         within = np.linalg.solve(cholesky(first.covariances), points.rows.T).T
-        for i in range(1 if few else 2):
-            labelled(f"k-means++ within {i + 1}", kmeans(within, weights, count, rng, _LLOYD))
+        labels = kmeans(within, points.weights, count, rng, _LLOYD)
+        result["k-means++ within"] = by_labels(family, points, labels, count)
         return result
     if family.covariance_type in (DIAG, SPHERICAL):
         overfitted("standardized", sample.standardized, _POWERS)
@@ -111,14 +104,8 @@ def starts_of(
             overfitted("standardized again", sample.standardized, _POWERS)
         return result
     overfitted("whitened", sample.whitened, _POWERS)
-    if few:
-        return result
-    overfitted("standardized", sample.standardized, _POWERS)
-    if not given:
-        rows = kurtosis_coordinates(sample.whitened, weights, count)
-        labelled("kurtosis coordinates", kmeans(rows, weights, count, rng, _LLOYD))
-    if count <= _MOST_SHELLS:
-        labelled("shells", shells(sample.whitened, weights, count))
+    if not few:
+        overfitted("standardized", sample.standardized, _POWERS)
     return result
 
 

@@ -1,4 +1,4 @@
-"""Starting values of Gaussian mixtures: overfit and merge, kurtosis coordinates, shells, k-means.
+"""Starting values of Gaussian mixtures: overfit and merge, k-means.
 
 Each start is a state of a `GaussianFamily` before any pass of expectation maximization over the
 mixture asked for. Over-fitting and merging is the best single start known here: a mixture of
@@ -225,38 +225,3 @@ def merge_down(
     kept = np.flatnonzero(alive)
     left = covariances if kind == TIED else covariances[kept]
     return MixtureState(weights[kept] / weights[kept].sum(), means[kept], left)
-
-
-def kurtosis_axes(whitened: Any, weights: Any) -> tuple[Any, Any]:
-    """Eigenvalues less d + 2 and eigenvectors (columns) of E |y|^2 y y', by decreasing magnitude.
-
-    Zero for a Gaussian; components that differ in mean or scale show in the extreme ones.
-    """
-    width = whitened.shape[1]
-    norms = np.einsum("ij,ij->i", whitened, whitened)
-    fourth = (whitened * (weights * norms)[:, None]).T @ whitened / weights.sum()
-    values, vectors = np.linalg.eigh(fourth)
-    values = values - (width + 2)
-    order = np.argsort(-np.abs(values), kind="stable")
-    return values[order], vectors[:, order]
-
-
-def kurtosis_coordinates(whitened: Any, weights: Any, count: int) -> Any:
-    """The (n, min(d, k - 1)) coordinates whose kurtosis is furthest from a Gaussian's."""
-    vectors = kurtosis_axes(whitened, weights)[1]
-    return whitened @ vectors[:, : max(1, min(vectors.shape[1], count - 1))]
-
-
-def shells(whitened: Any, weights: Any, count: int) -> Any:
-    """Labels (n,) by equal masses of |u'y|, u the axis of the most extreme kurtosis.
-
-    Nested components have one mean: nothing of third order tells them apart, their scales do.
-    """
-    axis = kurtosis_axes(whitened, weights)[1][:, 0]
-    distances = np.abs(whitened @ axis)
-    order = np.argsort(distances, kind="stable")
-    masses = np.cumsum(weights[order])
-    labels = np.empty(len(distances), dtype=np.intp)
-    places = (masses - weights[order] / 2) / masses[-1] * count
-    labels[order] = np.clip(places.astype(np.intp), 0, count - 1)
-    return labels

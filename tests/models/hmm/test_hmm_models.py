@@ -270,6 +270,22 @@ NOISE = RNG.integers(0, 4, 500)
 GOOD = RNG.standard_normal((60, 2))
 
 
+def test_sequences_that_a_model_calls_impossible_are_named_and_never_nan():
+    """Disjoint symbols: state 0 gives 0 and 1, state 1 gives 2 and 3, and neither is left."""
+    model = CategoricalHMM(2)
+    model.startprob_, model.transmat_ = np.array([0.5, 0.5]), np.eye(2)
+    model.emissionprob_ = np.array([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.5, 0.5]])
+    symbols, lengths = np.array([[0], [1], [0], [1], [2], [3]]), [2, 4]
+    assert model.score(symbols[:2]) == pytest.approx(np.log(0.5**3))
+    assert model.score(symbols, lengths) == -np.inf
+    with pytest.warns(UserWarning, match="1 of 2 sequences, the first of them number 1, have"):
+        probabilities = model.predict_proba(symbols, lengths)
+    # Cut before symbol 2, of which nothing else is known than that the next is 3.
+    assert (probabilities == np.eye(2)[[0, 0, 0, 0, 1, 1]]).all()
+    with pytest.warns(UserWarning, match="probability zero"):
+        assert model.predict(symbols, lengths).shape == (6,)
+
+
 @pytest.mark.parametrize(
     "call, error, message",
     [

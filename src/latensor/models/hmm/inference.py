@@ -10,11 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 from latensor.arrays import check_positive_int, generator
 from latensor.arrays.threads import thread_count
 from latensor.datasets.sequences import draw_states, stationary_distribution
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, warn_caller
 from latensor.moments.batch import Batch
 from latensor.moments.ragged import Ragged
 from latensor.refinement.hmm import ChainFamily, HiddenChain, Sequences, expect, likeliest_path
-from latensor.refinement.hmm.chain import log_likelihood
+from latensor.refinement.hmm.chain import log_likelihood, sequence_log_likelihoods
 from latensor.sources.sequences import read_lengths
 
 
@@ -44,7 +44,7 @@ class HiddenMarkovInference:
         return HiddenChain(startprob, transmat, self._emission())
 
     def score(self, X: object, lengths: object = None) -> float:
-        """The log-likelihood of all rows, summed as hmmlearn does.
+        """The log-likelihood of all rows, summed as hmmlearn does; -inf if one is impossible.
 
         Parameters
         ----------
@@ -60,15 +60,25 @@ class HiddenMarkovInference:
             )
 
     def score_samples(self, X: object, lengths: object = None) -> tuple[float, Any]:
-        """The log-likelihood of all rows, and the posterior probabilities (n, k) of the states."""
+        """The log-likelihood of all rows, and the posterior probabilities (n, k) of the states.
+
+        A sequence that the model calls impossible has the log-likelihood -inf and no posterior: a
+        warning says so, and it is cut where it becomes impossible; the part before is told by
+        its own rows, the part after begins with all states equally likely.
+        """
         chain, rows, sequences = self._read_sequences(X, lengths)
         n_threads = thread_count(self.n_jobs)
         likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
         found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
+        if found.log_likelihood == -np.inf:
+            _say_impossible(chain, likelihoods, sequences, "they are cut there")
         return found.log_likelihood, found.posteriors
 
     def predict_proba(self, X: object, lengths: object = None) -> Any:
-        """The probabilities (n, k) of the states of every row given its whole sequence."""
+        """The probabilities (n, k) of the states of every row given its whole sequence.
+
+        Never NaN: see `score_samples` for sequences that the model calls impossible.
+        """
         return self.score_samples(X, lengths)[1]
 
     def decode(
@@ -92,7 +102,12 @@ class HiddenMarkovInference:
         chain, rows, sequences = self._read_sequences(X, lengths)
         n_threads = thread_count(self.n_jobs)
         likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
-        return likeliest_path(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
+        value, path = likeliest_path(
+            likelihoods, sequences, chain.startprob, chain.transmat, n_threads
+        )
+        if value == -np.inf:
+            _say_impossible(chain, likelihoods, sequences, "their states are arbitrary")
+        return value, path
 
     def predict(self, X: object, lengths: object = None) -> Any:
         """The states (n,) that are likeliest together (Viterbi)."""
@@ -156,3 +171,13 @@ class HiddenMarkovInference:
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must draw rows")
+
+
+def _say_impossible(chain: HiddenChain, likelihoods: Any, sequences: Sequences, what: str) -> None:
+    values = sequence_log_likelihoods(likelihoods, sequences, chain.startprob, chain.transmat)
+    places = np.flatnonzero(values == -np.inf)
+    warn_caller(
+        f"{len(places)} of {len(values)} sequences, the first of them number {places[0]}, have "
+        f"probability zero under the model: {what}; leave them out, or fit with more of the data",
+        UserWarning,
+    )

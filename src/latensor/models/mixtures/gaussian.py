@@ -48,10 +48,10 @@ _STARTS = ("auto", "moments", "kmeans", "k-means++", "random_from_data", "random
 class GaussianMixture(GaussianEstimator):
     """Clusters with Gaussian densities: weights, means and covariances, by maximum likelihood.
 
-    x ~ N(mu_j, S_j) with probability w_j. Over-fitted mixtures merged down, moments, kurtosis
-    coordinates and shells start EM on a sample; the best by successive halving is improved by
-    split and merge moves and refined on all rows. NaN stands for an unobserved entry, taken for
-    missing at random: EM is then exact, by patterns of observed entries.
+    x ~ N(mu_j, S_j) with probability w_j. Over-fitted mixtures merged down and moments start EM on
+    a sample; the best by successive halving is improved by split and merge moves and refined on all
+    rows. NaN stands for an unobserved entry, taken for missing at random: EM is then exact, by
+    patterns of observed entries.
 
     Parameters
     ----------

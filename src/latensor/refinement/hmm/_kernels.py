@@ -17,6 +17,9 @@ from latensor.arrays._kernels import compiled
 # Two filters that agree to this relative precision in every state stay so close for good: the
 # filter never expands Hilbert's projective metric.
 AGREEMENT = 1e-13
+# Numbers above this can be divided by, or multiplied, without leaving what double precision holds;
+# below it every step is divided by itself.
+SMALLEST = 1e-100
 
 
 @compiled()
@@ -35,8 +38,10 @@ def forward(
     """Filtered state probabilities (m, k) of rows first..last-1 times the likelihood of each row.
 
     The likelihood of a row given those before it, the sum over states, goes to `scale` (m,): to
-    divide by it one row later keeps the division out of the chain of dependent operations. A range
-    that begins inside a sequence begins with equal probabilities: `carry` makes it right.
+    divide by it one row later keeps the division out of the chain of dependent operations. Rows of
+    a likelihood below SMALLEST are divided at once, and an impossible row is one of which nothing
+    is known: all states are equally likely. A range that begins inside a sequence begins with equal
+    probabilities: `carry` makes it right.
     """
     k = startprob.size
     predicted = np.empty(k)
@@ -64,11 +69,12 @@ def forward(
             filtered[t - first, j] = value
             total += value
         scale[t - first] = total
-        inverse = 1.0 / total
-        if not total > 0.0:
-            for j in range(k):
-                filtered[t - first, j] = 1.0 / k
+        if total > SMALLEST:
+            inverse = 1.0 / total
+        else:
             inverse = 1.0
+            for j in range(k):
+                filtered[t - first, j] = filtered[t - first, j] / total if total > 0.0 else 1.0 / k
 
 
 @compiled()
@@ -108,9 +114,10 @@ def carry(
         agree = total > 0.0 and old > 0.0
         for j in range(k):
             state[j] = predicted[j] / total if total > 0.0 else 1.0 / k
-            if agree and abs(state[j] - filtered[s, j, lane] / old) > AGREEMENT * state[j]:
+            known = filtered[s, j, lane] / old if old > SMALLEST else filtered[s, j, lane]
+            if agree and abs(state[j] - known) > AGREEMENT * state[j]:
                 agree = False
-            filtered[s, j, lane] = predicted[j] if total > 0.0 else 1.0 / k
+            filtered[s, j, lane] = predicted[j] if total > SMALLEST else state[j]
         scale[s, lane] = total
         if agree:
             return t - first
@@ -131,11 +138,10 @@ def back_over(index: Any, table: Any, across: Any, first: int, last: int, later:
         for j in range(k):
             message[j] = table[x, j] * later[j]
             total += message[j]
-        inverse = 1.0 / total if total > 0.0 else 0.0
         for i in range(k):
             later[i] = 0.0 if total > 0.0 else 1.0
         for j in range(k):
-            fraction = message[j] * inverse
+            fraction = message[j] / total if total > 0.0 else 0.0
             for i in range(k):
                 later[i] += fraction * across[j, i]
 
@@ -161,7 +167,8 @@ def expected_counts(
     Adds to `starts` (k,) the posteriors of first rows, to `totals` (k,) those of all rows, and to
     `steps` (k, k) the sum of f_t (x) m_t+1 / norm over all steps to a next row, m being the
     likelihood times b: multiplied by the transition matrix, the expected number of steps from
-    each state to each other.
+    each state to each other. Rows that the later ones make impossible are told by the earlier ones
+    alone, as if the sequence ended there.
 
     Parameters
     ----------
@@ -173,7 +180,6 @@ def expected_counts(
     n, k = is_start.size, filtered.shape[1]
     message = np.empty(k)
     later = np.empty(k)
-    inverse = 1.0
     for t in range(last - 1, first - 1, -1):
         inner = t + 1 < n and not is_start[t + 1]
         if not inner:
@@ -190,31 +196,58 @@ def expected_counts(
                 fraction = message[j]
                 for i in range(k):
                     later[i] += fraction * across[j, i]
-        norm = 0.0
         total = 0.0
         for i in range(k):
-            norm += filtered[t - first, i] * later[i]
             total += later[i]
-        inverse = 1.0 / norm if norm > 0.0 else 0.0
-        if inner:
+        if 0.0 < total <= SMALLEST:
+            for i in range(k):
+                later[i] /= total
+                message[i] /= total
+            total = 1.0
+        norm = 0.0
+        for i in range(k):
+            norm += filtered[t - first, i] * later[i]
+        if norm > SMALLEST:
+            inverse = 1.0 / norm
             for i in range(k):
                 fraction = filtered[t - first, i] * inverse
-                for j in range(k):
-                    steps[i, j] += fraction * message[j]
-        for i in range(k):
-            filtered[t - first, i] = (
-                filtered[t - first, i] * (later[i] * inverse) if norm > 0.0 else 1.0 / k
-            )
+                if inner:
+                    for j in range(k):
+                        steps[i, j] += fraction * message[j]
+                filtered[t - first, i] = fraction * later[i]
+        elif norm > 0.0:
+            for i in range(k):
+                fraction = filtered[t - first, i]
+                if inner:
+                    for j in range(k):
+                        # Counts of less likely steps would overflow before they are multiplied.
+                        if across[j, i] > SMALLEST**3:
+                            taken = fraction * (message[j] * across[j, i]) / norm
+                            steps[i, j] += taken / across[j, i]
+                filtered[t - first, i] = fraction * later[i] / norm
+        else:
+            total = 0.0
+            for i in range(k):
+                total += filtered[t - first, i]
+            for i in range(k):
+                filtered[t - first, i] /= total
+                later[i] = 1.0
+            total = k
         for i in range(k):
             totals[i] += filtered[t - first, i]
         if is_start[t]:
             for i in range(k):
                 starts[i] += filtered[t - first, i]
         # Divided by the sum of a row earlier: the division is then not waited for.
-        lift = 1.0 / total if total > 0.0 else 1.0
+        lift = 1.0 / total
         x = index[t]
+        total = 0.0
         for j in range(k):
             message[j] = table[x, j] * (later[j] * lift)
+            total += message[j]
+        if 0.0 < total <= SMALLEST:
+            for j in range(k):
+                message[j] /= total
     for i in range(k):
         begin[i] = later[i]
 

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays._kernels import compiled
-from latensor.refinement.hmm._kernels import AGREEMENT
+from latensor.refinement.hmm._kernels import AGREEMENT, SMALLEST
 
 # Whether lanes agree is looked at once in so many rows.
 _CHECK = 8
@@ -44,7 +44,8 @@ def forward(
     lanes): to divide by it one row later keeps the division out of the chain of dependent
     operations. All lanes begin with equal probabilities; then they are gone over again from what
     the lane before hands over, until both agree. Returns the rows that this took: all of a lane
-    where it was not enough. A range that begins inside a sequence is made right by `carry`.
+    where it was not enough, or where a row is nearly impossible, which one lane can do. A range
+    that begins inside a sequence is made right by `carry`.
     """
     span, k, lanes = filtered.shape
     origin = last - span * lanes
@@ -96,23 +97,23 @@ def forward(
                     total[lane] += value
             impossible = False
             for lane in range(lanes):
-                inverse[lane] = 1.0 / total[lane]
-                impossible |= not total[lane] > 0.0
+                impossible |= not total[lane] > SMALLEST
             if impossible:
-                for lane in range(lanes):
-                    if not total[lane] > 0.0:
-                        inverse[lane] = 1.0
-                        for j in range(k):
-                            state[j, lane] = 1.0 / k
+                return int(span)
+            for lane in range(lanes):
+                inverse[lane] = 1.0 / total[lane]
             if again and s % _CHECK == 0:
                 agree = True
                 for lane in range(lanes):
-                    old = 1.0 / scale[s, lane] if scale[s, lane] > 0.0 else 1.0
+                    old = 1.0 / scale[s, lane]
                     for j in range(k):
                         value = state[j, lane] * inverse[lane]
                         if not abs(value - filtered[s, j, lane] * old) <= AGREEMENT * value:
                             agree = False
                 if agree:
+                    # States agree; what led to them need not: a row that tells its state by itself.
+                    for lane in range(lanes):
+                        scale[s, lane] = total[lane]
                     reach = s
                     break
             for j in range(k):
@@ -174,7 +175,8 @@ def expected_counts(
     over all steps to a next row, m being the likelihood times b: multiplied by the transition
     matrix, the expected number of steps from each state to each other.
 
-    Returns whether what every lane saw of the next one is what that one has found itself.
+    Returns whether what every lane saw of the next one is what that one has found itself, and all
+    rows are possible.
 
     Parameters
     ----------
@@ -203,7 +205,9 @@ def expected_counts(
             for j in range(k):
                 message[j, lane] = table[index[t], j] * later[j, lane]
                 total += message[j, lane]
-            lift[lane] = 1.0 / total if total > 0.0 else 1.0
+            if not total > SMALLEST:
+                return False
+            lift[lane] = 1.0 / total
             closed[lane] = is_start[t]
         back(across, message, lanes - 1, later)
         for i in range(k):
@@ -244,10 +248,13 @@ def expected_counts(
                 lift[lane] += later[i, lane]
         impossible = False
         for lane in range(lanes):
-            impossible |= not norm[lane] > 0.0
-            norm[lane] = 1.0 / norm[lane] if norm[lane] > 0.0 else 0.0
+            impossible |= not (norm[lane] > SMALLEST and lift[lane] > SMALLEST)
+        if impossible:
+            return False
+        for lane in range(lanes):
+            norm[lane] = 1.0 / norm[lane]
             # Divided by the sum of a row earlier: the division is then not waited for.
-            lift[lane] = 1.0 / lift[lane] if lift[lane] > 0.0 else 1.0
+            lift[lane] = 1.0 / lift[lane]
         if origin + s < first:
             norm[0] = 0.0
         elif origin + s == first:
@@ -260,12 +267,6 @@ def expected_counts(
                 value = fraction[i, lane] * later[i, lane]
                 filtered[s, i, lane] = value
                 sums[i, lane] += value
-        if impossible:
-            for lane in range(lanes):
-                if norm[lane] == 0.0 and origin + lane * span + s >= first:
-                    for i in range(k):
-                        filtered[s, i, lane] = 1.0 / k
-                        sums[i, lane] += 1.0 / k
         for i in range(k):
             for j in range(k):
                 for lane in range(lanes):
