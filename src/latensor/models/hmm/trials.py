@@ -81,7 +81,7 @@ def trial_rows(chain: HiddenChain, fewest: int = _FEWEST_ROWS) -> int:
 
 
 def doubtful_rows(chain: HiddenChain) -> int:
-    """How many rows say whether a model of this size is in doubt, and settle it."""
+    """How many rows a model of this size needs where a first round leaves a doubt."""
     return trial_rows(chain, _CLOSER_ROWS)
 
 
