@@ -439,3 +439,17 @@ def test_without_noise_errors_within_the_tolerance_of_the_fit_are_equal():
 def test_no_samples(model):
     with pytest.raises(lt.InvalidInputError, match="0 sample"):
         model.fit(np.ones((0, 4, 3)), np.ones(0))
+
+
+def test_weights_of_noise_are_not_called_stable():
+    verdicts = []
+    for seed in range(10):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((300, 8, 8)), rng.standard_normal(300)
+        verdicts.append(lt.CPRegressor(1).fit(X, y).certificate_.verdict)
+    assert verdicts.count("stable") == 0
+    assert verdicts.count("unstable") >= 8
+    weights = np.outer(rng.standard_normal(8), rng.standard_normal(8))
+    signal = np.tensordot(X, weights, 2)
+    fitted = lt.CPRegressor(1).fit(X, signal + signal.std() * y)
+    assert fitted.certificate_.verdict == "stable"

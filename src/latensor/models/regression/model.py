@@ -58,6 +58,7 @@ class RegressionCertificate(Findings):
     r2 : float, of the training samples
     r2_cross_validated : float, by generalized cross-validation: an estimate for new samples
     converged : bool
+    n_outputs : int, targets
     """
 
     n_samples: float
@@ -65,6 +66,7 @@ class RegressionCertificate(Findings):
     r2: float
     r2_cross_validated: float
     converged: bool
+    n_outputs: int = 1
 
     @property
     def headline(self) -> str:
@@ -74,8 +76,13 @@ class RegressionCertificate(Findings):
     @finding("Prediction")
     def _prediction(self) -> Said:
         r2, held = self.r2, self.r2_cross_validated
-        level = BAD if not held > 0 else CAUTION if r2 - held > 0.5 * (1 - r2) + 0.1 else GOOD
+        # What new samples lose: more than half of what they keep is what weights of noise lose.
+        allowed = 0.5 * min(held, 1 - r2 + 0.2)
+        worth = held * self.n_samples * self.n_outputs > self.n_free
+        level = BAD if not worth else CAUTION if r2 - held > allowed else GOOD
         text = f"R2 is {r2:.3g} on these samples and about {held:.3g} on new ones."
+        if not worth:
+            text += " That is less than as many free weights gain on noise."
         if level != GOOD:
             text += " Lower the rank, raise alpha, or give more samples."
         return level, text
@@ -263,7 +270,7 @@ class RegressionModel(TensorModel[RegressionState]):
         null = total * count / max(count - extra, 1.0) ** 2
         held = 1.0 if constant else 1 - path.error / null
         certificate = RegressionCertificate(
-            n, path.n_free + extra, r2, float(held), fitted.converged
+            n, path.n_free + extra, r2, float(held), fitted.converged, self.n_outputs
         )
         weights = fitted.weights
         core = output = None
