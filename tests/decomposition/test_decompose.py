@@ -348,3 +348,10 @@ def test_a_real_start_serves_a_complex_tensor(options):
     assert result.residual < (1e-2 if "ridge" in options else 1e-7)
     with pytest.raises(InvalidInputError, match="init is complex, but the tensor is real"):
         decompose(real.to_dense(), 2, init=turned, **options)
+
+
+def test_factors_that_no_memory_holds_are_refused():
+    indices = np.array([[0, 0, 0], [999_999_999, 1, 1]])
+    tensor = SparseTensor(indices, np.ones(2), (1_000_000_000, 2, 2))
+    with pytest.raises(InvalidInputError, match=r"3,000,000,012 entries.*indices that occur"):
+        decompose(tensor, 3)

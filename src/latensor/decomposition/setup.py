@@ -33,6 +33,8 @@ from latensor.tensors.interoperability import from_pyttb
 CHEAP_ENTRIES = 1 << 17
 # Entries up to which all of a decomposition runs on one BLAS thread; above, only the core stages.
 ONE_THREAD = 1 << 21
+# Entries of the largest factors, all together: 16 GiB of float64, of which a fit holds several.
+_LARGEST_FACTORS = 1 << 31
 
 
 def warn_of_zero(size: float) -> None:
@@ -92,6 +94,12 @@ def check_rank(rank: object, shape: Sequence[int]) -> int:
             f"rank={number} is above {bound}, the product of all dimensions of shape "
             f"{tuple(shape)} but the largest, with which every such tensor is met exactly: "
             "lower rank"
+        )
+    entries = number * sum(shape)
+    if entries > _LARGEST_FACTORS:
+        raise InvalidInputError(
+            f"rank={number}: factors of a tensor of shape {tuple(shape)} would have {entries:,} entries, "
+            f"above {_LARGEST_FACTORS:,}: number only the indices that occur, or lower rank"
         )
     return number
 
