@@ -416,12 +416,15 @@ def test_thousands_of_columns_are_read_at_once(run, tmp_path):
     assert time.process_time() - start < 20
 
 
-@pytest.mark.parametrize("model", ["gaussian", "gaussian-hmm"])
-def test_empty_fields_were_not_observed(run, tmp_path, model):
+@pytest.mark.parametrize(
+    "model, gap, header",
+    [("gaussian", "", ["a,b"]), ("gaussian", "NA", []), ("gaussian-hmm", " null", ["a,b"])],
+)
+def test_fields_that_were_not_observed(run, tmp_path, model, gap, header):
     X = lt.datasets.make_spherical_mixture(200, 2, 2, separation=9, random_state=0).samples
     X[::7, 1] = np.nan
-    lines = [",".join("" if np.isnan(v) else repr(float(v)) for v in row) for row in X]
-    (tmp_path / "gaps.csv").write_text("\n".join(["a,b", *lines]) + "\n")
+    lines = [",".join(gap if np.isnan(v) else repr(float(v)) for v in row) for row in X]
+    (tmp_path / "gaps.csv").write_text("\n".join([*header, *lines]) + "\n")
     result = run(model, "gaps.csv", "--components", "2", "--out", "found")
     assert result.exit_code == 0, result.output
     assert "29 values not observed" in result.output

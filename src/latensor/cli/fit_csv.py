@@ -22,6 +22,10 @@ _GZIP = b"\x1f\x8b"
 _DAMAGED = (csv.Error, EOFError, zlib.error, gzip.BadGzipFile)
 
 
+# What tables say of a value that was not observed, besides NaN.
+_NOT_OBSERVED = frozenset({"", "na", "n/a", "null", "none"})
+
+
 class SeparatedTable:
     """The columns of a CSV or TSV file, plain or compressed by gzip.
 
@@ -130,7 +134,7 @@ class SeparatedTable:
                 )
             bad = [c for c in columns if not _is_number(record[c])]
             if missing:
-                bad = [c for c in bad if record[c].strip()]
+                bad = [c for c in bad if not _is_missing(record[c])]
             if bad and row == int(self._has_header):
                 text = {c: record[c].strip() for c in bad}
                 empty = [c for c in bad if not text[c]]
@@ -167,8 +171,12 @@ class SeparatedTable:
         return f"np.loadtxt({', '.join(parts)}, ndmin=2{kind}"
 
 
+def _is_missing(field: str) -> bool:
+    return field.strip().lower() in _NOT_OBSERVED
+
+
 def _number_or_missing(field: str) -> float:
-    return float(field) if field.strip() else np.nan
+    return np.nan if _is_missing(field) else float(field)
 
 
 def _is_number(field: str) -> bool:
@@ -190,6 +198,6 @@ def _is_header(records: list[list[str]]) -> bool:
         ]
         return not all(returning)
     return bool(below) and any(
-        bool(field) and not _is_number(field) and _is_number(under)
+        not _is_missing(field) and not _is_number(field) and _is_number(under)
         for field, under in zip(top, below[0], strict=False)
     )

@@ -90,7 +90,7 @@ def read_rows(reading: Reading) -> Data:
 
 
 def read_incomplete(reading: Reading) -> Data:
-    """Rows (n, d) of numbers; NaN and empty fields were not observed."""
+    """Rows (n, d) of numbers; NaN, NA and empty fields were not observed."""
     table, columns = _chosen(reading)
     return _of_rows(reading, table, columns, missing=True)
 
@@ -102,7 +102,7 @@ def read_line(reading: Reading) -> Data:
 
 
 def read_points(reading: Reading) -> Data:
-    """Rows (n, p) of numbers in sequences; NaN and empty fields were not observed."""
+    """Rows (n, p) of numbers in sequences; NaN, NA and empty fields were not observed."""
     table, columns = _chosen(reading)
     return _with_lengths(reading, table, _of_rows(reading, table, columns, missing=True))
 

@@ -143,7 +143,7 @@ MODELS = (
         "gaussian",
         "GaussianMixture",
         "clusters of any shape (--covariance), from rows that may have gaps",
-        "columns of numbers; NaN and empty fields were not observed",
+        "columns of numbers; NaN, NA and empty fields were not observed",
         _MIXTURE,
         read_incomplete,
         _options(_ROWS, jobs="n_jobs", covariance="covariance_type"),
