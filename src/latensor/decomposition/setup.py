@@ -98,8 +98,9 @@ def check_rank(rank: object, shape: Sequence[int]) -> int:
     entries = number * sum(shape)
     if entries > _LARGEST_FACTORS:
         raise InvalidInputError(
-            f"rank={number}: factors of a tensor of shape {tuple(shape)} would have {entries:,} entries, "
-            f"above {_LARGEST_FACTORS:,}: number only the indices that occur, or lower rank"
+            f"rank={number}: factors of a tensor of shape {tuple(shape)} would have {entries:,} "
+            f"entries, above {_LARGEST_FACTORS:,}: number only the indices that occur, or lower "
+            "rank"
         )
     return number
 
