@@ -177,7 +177,7 @@ class Evaluation:
     @property
     def n_reproduced(self) -> int:
         """Components that both halves find."""
-        return int(np.count_nonzero(self.ratios * _APART < 1))
+        return int(np.count_nonzero(self.ratios < 1 / _APART))
 
     @property
     def worst(self) -> float:
@@ -212,7 +212,7 @@ def ratios_of(between: Array, first: Array, second: Array) -> Array:
 
 def is_reproduced(ratios: Array) -> bool:
     """Whether balls of two standard errors around all components stay apart."""
-    return bool((ratios * _APART < 1).all())
+    return bool((ratios < 1 / _APART).all())
 
 
 def _gain(one: Evaluation, other: Evaluation) -> tuple[float, float]:
