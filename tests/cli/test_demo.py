@@ -83,6 +83,7 @@ def test_an_interrupted_demo_leaves_no_report(run, tmp_path, monkeypatch):
     assert [p.name for p in tmp_path.iterdir()] == ["docstrings.jsonl"]
 
 
+@pytest.mark.slow
 def test_the_photograph_gives_one_picture(run, tmp_path):
     pytest.importorskip("matplotlib")
     result = run("demo", "--image", "china", "--out", str(tmp_path / "made" / "here"))

@@ -22,6 +22,7 @@ def test_the_rank_is_that_of_select_rank():
     assert lt.decompose(tensor, 2, random_state=0).selection is None
 
 
+@pytest.mark.slow
 def test_masked_and_constrained():
     tensor = planted()[:12, :11, :10]
     mask = np.random.default_rng(1).random(tensor.shape) < 0.7
