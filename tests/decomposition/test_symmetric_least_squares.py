@@ -150,7 +150,7 @@ def test_random_starts_find_orthogonal_components_for_nearly_every_seed(variant)
         result = least_squares(tensor, 4, seed, variant=variant, start="random", tol=1e-14)
         failures += component_errors(result, vectors, weights)[0].max() > 1e-8
     # Local optima are allowed for: 3 (delayed) and 1 (same) of 100 other seeds ended in one.
-    assert failures <= 2
+    assert failures <= 1
 
 
 def test_ranks_above_the_dimension_are_fitted_from_random_starts():
