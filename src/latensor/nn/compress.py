@@ -14,7 +14,7 @@ from latensor.moments.second import CrossCovariance, CrossCovarianceAccumulator
 from latensor.nn.compression_report import report_of
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.narrowing import narrow
-from latensor.nn.refinement import output_gap, refine_outputs
+from latensor.nn.refinement import distance, output_gap, refine_outputs
 from latensor.nn.statistics import (
     LayerStatistics,
     batches_of,
@@ -35,9 +35,9 @@ _MAX_INPUTS = 1500
 # Inputs of a trial: batch normalization without running statistics takes no single one.
 _EXAMPLE = 2
 _METHODS = ("auto", "low_rank", "svd", "tucker", "cp")
-# Of the squared error of ranks alone, that fewer units may leave after refinement: they take less
-# time. On digits and MNIST they leave .01 to 2.3 times as much, of 1e-4 nats.
-_TOLERATED = 4.0
+# How much further off than ranks alone fewer units may be, after refinement, for the time that they
+# save: of the outputs' standard deviation, or in total variation of probabilities (Pinsker).
+_TOLERATED = 0.01
 
 
 def compress(
@@ -235,8 +235,8 @@ def _refined(
         refine_outputs(each, original, names, batches, loss, steps)
     if len(found) == 1:
         return found[0]
-    low, narrower = (output_gap(each, original, batches, loss) for each in found)
-    return found[1] if narrower <= _TOLERATED * low else found[0]
+    low, narrower = (distance(each, original, batches, loss) for each in found)
+    return found[1] if narrower <= low + _TOLERATED else found[0]
 
 
 def _check_loss(loss: Any, error: object, refine: object) -> None:

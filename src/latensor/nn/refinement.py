@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -148,6 +149,21 @@ def output_gap(small: Any, original: Any, batches: list[Any], loss: Any) -> floa
             found, target = (_compared(m(batch), entropy).double() for m in (small, original))
             total += float(_gap(found, target, entropy))
     return total
+
+
+def distance(small: Any, original: Any, batches: list[Any], loss: Any) -> float:
+    """How far outputs are from the original's.
+
+    Their root mean square error relative to their standard deviation over the inputs; of
+    probabilities a bound of the mean total variation, the root of half their divergence.
+    """
+    gap = output_gap(small, original, batches, loss)
+    if loss == "cross_entropy":
+        return math.sqrt(max(gap, 0.0) / 2 / sum(map(len, batches)))
+    with torch.no_grad():
+        y = torch.cat([_compared(original(batch), False).double() for batch in batches])
+    size = float((y - y.mean(0)).square().sum())
+    return math.sqrt(gap / size) if size > 0 else math.inf
 
 
 def _gap(found: Any, target: Any, entropy: bool) -> Any:
