@@ -56,7 +56,8 @@ def read_samples(
             array = validate_data(estimator, samples, reset=reset, **settings)
     except ValueError as error:
         told = str(error)
-        raise InvalidInputError(f"{name}: {told}" if target else told) from error
+        remedy = getattr(estimator, "_for_labels", "") if "could not convert string" in told else ""
+        raise InvalidInputError(f"{name}: {told}{remedy}" if target else told) from error
     _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
     return array
 
