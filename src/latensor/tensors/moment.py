@@ -26,6 +26,7 @@ from latensor.arrays import (
 )
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.dense import frobenius
 from latensor.tensors.factored import FactoredTensor
 from latensor.tensors.moment_subspace import Projection, projected
 
@@ -268,8 +269,7 @@ class MomentTensor(FactoredTensor):
             return like(np.asarray(self._estimate), self.reference)
         entries = float(np.prod([float(d) for d in self.shape]))
         if entries <= _SMALL and entries <= self.n_terms * sum(self.shape):
-            xp = self._namespace
-            return xp.linalg.vector_norm(xp.reshape(self.to_dense(), (-1,)))
+            return frobenius(self._namespace, self.to_dense())
         return super().norm()
 
 
