@@ -178,9 +178,9 @@ def test_extreme_scales(scale):
     assert lt.frobenius_norm(tensor) == pytest.approx(2.0, rel=1e-12)
     once = lt.CPTensor([1.0, -2.0], (np.eye(3, 2), np.ones((2, 2))))
     scaled = lt.CPTensor(once.weights * scale, once.factors)
-    assert lt.lt.frobenius_norm(scaled) == pytest.approx(scale * once.norm(), rel=1e-12)
+    assert lt.frobenius_norm(scaled) == pytest.approx(scale * once.norm(), rel=1e-12)
     thin = lt.CPTensor(None, (single[:, :1], single[:, :1] / single[0, 0]))
-    assert lt.lt.frobenius_norm(thin) == pytest.approx(3 * float(single[0, 0]), rel=1e-6)
+    assert lt.frobenius_norm(thin) == pytest.approx(3 * float(single[0, 0]), rel=1e-6)
 
 
 @pytest.mark.parametrize("n_samples", [5, 200])
