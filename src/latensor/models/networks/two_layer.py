@@ -238,7 +238,7 @@ class TwoLayerNetwork(RegressorMixin, TwoLayerEstimator):  # type: ignore[misc]
     0.99
     """
 
-    _for_labels: ClassVar[str] = "; for labels use TwoLayerClassifier"
+    _for_labels: ClassVar[str] = "; for classes take TwoLayerClassifier"
 
     def predict(self, X: object) -> Array:
         """The mean of y (n,), or (n, outputs), in the library of `X`."""

@@ -128,7 +128,7 @@ class CPRegressor(CPRank, TensorRegressor):
     (3.0, 1.0)
     """
 
-    _for_labels: ClassVar[str] = "; for labels use CPClassifier"
+    _for_labels: ClassVar[str] = "; for classes take CPClassifier"
 
 
 @dataclass(eq=False, repr=False)
@@ -164,4 +164,4 @@ class TuckerRegressor(TuckerRanks, TensorRegressor):
     True
     """
 
-    _for_labels: ClassVar[str] = "; for labels use TuckerClassifier"
+    _for_labels: ClassVar[str] = "; for classes take TuckerClassifier"
