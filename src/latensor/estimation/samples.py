@@ -56,15 +56,17 @@ def read_samples(
         else:
             array = validate_data(estimator, samples, reset=reset, **settings)
     except ValueError as error:
-        raise InvalidInputError(_told(estimator, error, samples, name, target)) from error
+        raise InvalidInputError(_explained(estimator, error, samples, name, target)) from error
     except TypeError as error:
-        raise InvalidTypeError(_told(estimator, error, samples, name, target)) from error
+        raise InvalidTypeError(_explained(estimator, error, samples, name, target)) from error
     _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
     return array
 
 
-def _told(estimator: Any, error: Exception, samples: object, name: str, target: bool) -> str:
+def _explained(estimator: Any, error: Exception, samples: object, name: str, target: bool) -> str:
     """What scikit-learn or NumPy says about samples that are no numbers, with the cure."""
+    if isinstance(error, InvalidInputError):
+        return str(error)
     if samples is None or isinstance(samples, str | bytes | Mapping | Set):
         given = "None" if samples is None else f"a {type(samples).__name__}"
         return f"{name} is {given}: give an array, a data frame or a source"
