@@ -214,7 +214,7 @@ def test_decompositions(name: str, tmp_path: Any) -> None:
     found = make()
     text = found.summary()
     assert repr(found) in text
-    if name not in ("train", "slices"):
+    if name != "train":
         assert str(found.certificate) in text
     assert found.plot().axes
     page = found.report(tmp_path / "page.html", title="a & b").read_text(encoding="utf-8")
