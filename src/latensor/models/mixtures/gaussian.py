@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.diagnostics.evidence import component_worth
+from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
@@ -201,6 +202,7 @@ class GaussianMixture(GaussianEstimator):
             missing=evidence["missing"],
             n_patterns=evidence["n_patterns"],
             converged=answer.converged,
+            misfit=evidence.get("misfit", UNKNOWN_FIT),
         )
         return {
             **found,
