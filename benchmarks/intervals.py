@@ -155,10 +155,7 @@ def documents(n: int, mixed: bool) -> Callable[[int], Drawn]:
             words = rng.dirichlet(weights, n) @ topics
             return rng.multinomial(length, words), {"components": topics}
         labels = rng.choice(k, n, p=weights / weights.sum())
-        return rng.multinomial(length, topics[labels]), {
-            "weights": weights / weights.sum(),
-            "components": topics,
-        }
+        return rng.multinomial(length, topics[labels]), {"components": topics}
 
     return draw
 
