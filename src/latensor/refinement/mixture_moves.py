@@ -29,7 +29,8 @@ from latensor.refinement.family import Family, State, Statistics
 
 # Passes before moves and after one, and how many times the expected gain these may have.
 _FIRST_PASSES, _MOVE_PASSES, _EXPECTED = 10, 12, 3.0
-# Passes that judge a split, and moves that are tried in full.
+# Passes that judge a split, and moves that are tried in full: of twelve judged by the likelihood of
+# the components they change, the best four led four failing fits no higher.
 _LOCAL_PASSES, _TRIES = 8, 4
 _AXIS_STEPS = 5
 # The level at which rows of a component are not normal along an axis.

@@ -105,7 +105,7 @@ class GaussianMixture(GaussianEstimator):
     covariance_type: str = parameter("full", Choice(COVARIANCE_TYPES))
     tol: float = parameter(1e-6, AT_LEAST_ZERO)
     reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
-    max_iter: int = parameter(200, Interval(numbers.Integral, 0))
+    max_iter: int = parameter(500, Interval(numbers.Integral, 0))
     n_init: int = parameter(1, AT_LEAST_ONE)
     init_params: str = parameter("auto", Choice(_STARTS))
     weights_init: Any = None
