@@ -1,8 +1,9 @@
 """Compression of networks on which none of its settings were chosen.
 
-Run with `python -m benchmarks.nn_held_out [--seeds N] [--write]`, with the data in the folder that
-LATENSOR_DATA names; it prints a Markdown table and writes it into docs/benchmarks.md. A residual
-network with batch normalization on 5,000 images of MNIST (4,000 to train), one-dimensional
+Run with `python -m benchmarks.nn_held_out [--first SEED] [--seeds N] [--only NAME] [--write]`, with
+the data in the folder that LATENSOR_DATA names; it prints a Markdown table and writes it into
+docs/benchmarks.md. A residual network with batch normalization on 5,000 images of MNIST (4,000 to
+train), one-dimensional
 convolutions on Japanese vowels (270 sequences to train), a perceptron with GELU on pendigits, and
 linear layers on words of the BBC's news (what an embedding and its mean are). Adam, then
 `lt.nn.compress` with `loss="cross_entropy"`, without fine-tuning. Latency is that of
@@ -125,10 +126,12 @@ def networks() -> Iterator[tuple[str, Images, Callable[[], Any], int, int]]:
         yield "residual with batch normalization, MNIST", images, residual, 4, 300
 
 
-def rows(seeds: int) -> Iterator[str]:
+def rows(first: int, seeds: int, only: str) -> Iterator[str]:
     for name, data, make, epochs, n in networks():
+        if only not in name:
+            continue
         dense = []
-        for seed in range(seeds):
+        for seed in range(first, first + seeds):
             torch.manual_seed(seed)
             dense.append(train(make(), data, epochs, 1e-3, seed))
         for keep in KEEPS:
@@ -150,6 +153,8 @@ def rows(seeds: int) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--only", default="", help="part of the name of a network")
     parser.add_argument("--write", action="store_true", help="put the table into the page")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -158,7 +163,7 @@ def main() -> None:
         "channels last | CPU s |",
         "|---|---|---|---|---|---|",
     ]
-    for row in rows(options.seeds):
+    for row in rows(options.first, options.seeds, options.only):
         print(row, flush=True)
         lines.append(row)
     if options.write:

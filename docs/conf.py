@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 import re
 import sys
 from importlib import import_module
@@ -182,6 +183,8 @@ def adapt_sections(
         prose: list[str] = []
         if title in ("Parameters", "Attributes"):
             body, prose = _entries(body)
+        if title == "Attributes":
+            body = _one_name_each(body)
         elif title == "Returns" and not any(line.startswith(" ") for line in body):
             body = [" ".join(line for line in body if line.strip()), ""]
         section = [*prose, lines[start], lines[start + 1], *body]
@@ -199,6 +202,16 @@ def _entries(body: list[str]) -> tuple[list[str], list[str]]:
         head, colon, meaning = line.partition(" : ")
         result += [head, f"    {meaning}"] if new and colon else [line]
     return result, []
+
+
+def _one_name_each(body: list[str]) -> list[str]:
+    """Entries that share a meaning, apart: napoleon splits those of parameters only."""
+    result: list[str] = []
+    starts = [i for i, line in enumerate(body) if line.strip() and not line.startswith(" ")]
+    for start, stop in itertools.pairwise([*starts, len(body)]):
+        for name in body[start].split(", "):
+            result += [name, *body[start + 1 : stop]]
+    return result
 
 
 def _is_heading(lines: list[str], i: int) -> bool:

@@ -103,3 +103,35 @@ def test_bad_calls_are_refused_in_a_line(
     assert result.exit_code == 2
     assert message in result.output
     assert "Traceback" not in result.output
+
+
+def test_a_page_in_place_of_a_folder(run, truth, observed, tmp_path):
+    np.savez(tmp_path / "gaps.npz", x=np.where(observed, truth, np.nan), hour=np.arange(8.0) / 2)
+    page = tmp_path / "page.html"
+    arguments = [tmp_path / "gaps.npz", "--rank", RANK]
+    result = run(*arguments, "--title", "Gaps & more", "--out", page)
+    assert result.exit_code == 0, result.output
+    assert page.is_file()
+    text = page.read_text(encoding="utf-8")
+    assert "Gaps &amp; more" in text
+    assert "hour" in text
+    assert f"The page is in {page}" in result.output
+    for wrong in (["--at", tmp_path / "gaps.npz", "--out", page], ["--title", "x"]):
+        refused = run(*arguments, *wrong)
+        assert refused.exit_code == 2
+        assert "--out" in refused.output
+    again = run(*arguments, "--out", tmp_path / "gaps.npz")
+    assert again.exit_code != 0
+    assert (tmp_path / "gaps.npz").stat().st_size
+
+
+def test_labels_of_a_file(run, truth, observed, tmp_path):
+    np.save(tmp_path / "gaps.npy", np.where(observed, truth, np.nan))
+    lines = [",".join([name, *(f"{name}{i}" for i in range(d))])
+             for name, d in zip(("day", "place", "hour"), SHAPE, strict=True)]  # fmt: skip
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n")
+    out = tmp_path / "out"
+    arguments = [tmp_path / "gaps.npy", "--rank", RANK, "--labels", tmp_path / "labels.csv"]
+    result = run(*arguments, "--out", out)
+    assert result.exit_code == 0, result.output
+    assert list(np.load(out / "completion.npz")["labels_2"]) == [f"hour{i}" for i in range(8)]

@@ -230,7 +230,7 @@ def test_an_interruption_while_importing_is_quiet(monkeypatch):
 
 @pytest.mark.skipif(shutil.which("head") is None, reason="needs head")
 def test_the_shell_gets_its_first_line_and_the_file(folder):
-    command = f"{sys.executable} -m latensor.cli topics texts.txt --topics 2 --save m.npz | head -1"
+    command = f"{sys.executable} -m latensor topics texts.txt --topics 2 --save m.npz | head -1"
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("texts.txt: 60 documents")
     assert ended.stderr == ""

@@ -73,7 +73,8 @@ def test_rows_of_many_files(tmp_path):
         (("--out", "page.txt", "--topics", 2), "must end with .html, .htm or .csv"),
     ],
 )
-def test_what_is_refused(texts, arguments, message):
+def test_what_is_refused(texts, arguments, message, monkeypatch):
+    monkeypatch.setattr("latensor.engines.dask._PATIENCE", 0.5)
     found = run("topics", texts, *arguments)
     assert found.exit_code != 0
     assert message in found.output

@@ -394,6 +394,20 @@ def test_a_swamp_of_collinear_components_is_left():
     assert found.residual * np.linalg.norm(signal + error) < np.linalg.norm(error)
 
 
+@pytest.mark.parametrize("seed", [134, 147])
+def test_a_swamp_of_a_whole_tensor_is_left_by_another_start(seed):
+    """Too large for other starts while the first converges; a swamp takes longer than they do."""
+    rng = np.random.default_rng([seed, 30, 30, 30, 40])
+    factors = [rng.standard_normal((30, 40)) for _ in range(3)]
+    factors = [f / np.linalg.norm(f, axis=0) for f in factors]
+    signal = CPTensor(rng.uniform(0.1, 1.0, 40), tuple(factors)).to_dense()
+    error = rng.standard_normal(signal.shape)
+    error *= 0.01 * np.linalg.norm(signal) / np.linalg.norm(error)
+    found = decompose(signal + error, 40, random_state=seed)
+    assert found.residual * np.linalg.norm(signal + error) < np.linalg.norm(error)
+    assert found.status is Status.CONVERGED
+
+
 def test_sweeps_that_stick_on_a_whole_tensor_replace_a_component(monkeypatch):
     from latensor.decomposition.auto import converge
 

@@ -89,6 +89,27 @@ def test_no_failure_is_silent(fraction, seed):
         assert f"{sufficient_entries(shape, 3):,} entries would do" in text
 
 
+@pytest.mark.parametrize("noise", [0.1, 0.5])
+@pytest.mark.parametrize("shape", [(5, 4, 4, 3), (8, 7, 6)])
+def test_small_noisy_tensors_take_few_starts(shape, noise, monkeypatch):
+    """Three fits that agree, each from the first start: ten entries left out tell little."""
+    from latensor.decomposition.auto import complete
+
+    starts, drawn = [], complete.observed_start
+    monkeypatch.setattr(
+        complete, "observed_start", lambda *given: starts.append(given) or drawn(*given)
+    )
+    rng = np.random.default_rng(1)
+    truth = lt.CPTensor(None, [rng.standard_normal((d, 2)) for d in shape]).to_dense()
+    mask = rng.random(shape) < 0.9
+    noisy = truth + noise * truth.std() * rng.standard_normal(shape)
+    found = lt.decompose(noisy, 2, mask=mask, random_state=0)
+    planted = np.linalg.norm((noisy - truth)[mask]) / np.linalg.norm(noisy[mask])
+    assert found.residual < planted
+    assert found.status is Status.CONVERGED
+    assert len(starts) <= 5
+
+
 def test_arrays_with_nan_masks_and_triples_are_one_mechanism():
     shape = (12, 11, 10)
     _, coordinates, values = sampled(shape, 2, 600, 3)

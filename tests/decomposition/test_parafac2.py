@@ -243,3 +243,38 @@ def test_refusals():
         lt.parafac2(slices, 3, init=lt.parafac2(slices, 2, random_state=0))
     with pytest.raises(InvalidInputError, match=r"make no array: use slices\(\)"):
         lt.parafac2(slices, 2, random_state=0).tensor.to_dense()
+
+
+def test_the_certificate_expects_the_errors_that_noise_makes():
+    rng = np.random.default_rng(0)
+    loads, middle = rng.uniform(0.5, 1.5, (8, 2)), rng.standard_normal((2, 2))
+    columns = rng.standard_normal((10, 2))
+    bases = [np.linalg.qr(rng.standard_normal((12, 2)))[0] for _ in range(8)]
+    slices = [p @ (middle * a) @ columns.T for p, a in zip(bases, loads, strict=True)]
+    exact = lt.parafac2(slices, 2, n_starts=2, random_state=0).certificate
+    assert exact.verdict == "stable"
+    assert max(exact.errors) < 1e-10
+    observed, expected = [], []
+    for seed in range(10):
+        noise = np.random.default_rng(seed)
+        noisy = [x + 0.005 * noise.standard_normal(x.shape) for x in slices]
+        found = lt.parafac2(noisy, 2, n_starts=2, random_state=0)
+        assert found.certificate.noise == pytest.approx(0.005, rel=0.2)
+        unit = columns / np.linalg.norm(columns, axis=0)
+        cosines = np.abs(unit.T @ found.factors[2]).max(axis=0)
+        observed.append(np.sqrt(1 - cosines**2))
+        expected.append(found.certificate.errors)
+    ratio = np.linalg.norm(observed, axis=0) / np.linalg.norm(expected, axis=0)
+    assert np.all((ratio > 0.5) & (ratio < 1.6)), ratio
+
+
+@pytest.mark.parametrize("rank", [1, 2])
+def test_noise_alone_is_unstable(rank):
+    rng = np.random.default_rng(rank)
+    slices = [rng.standard_normal((12, 10)) for _ in range(8)]
+    found = lt.parafac2(slices, rank, n_starts=2, max_iter=50, random_state=0)
+    assert found.certificate.verdict == "unstable"
+    assert "noise alone" in str(found.certificate).replace("\n       ", " ")
+    masks = [rng.random((12, 10)) < 0.9 for _ in range(8)]
+    masked = lt.parafac2(slices, rank, mask=masks, n_starts=1, max_iter=20, random_state=0)
+    assert masked.n_observed == masked.certificate.observed == sum(m.sum() for m in masks)

@@ -267,7 +267,7 @@ class TestWhatIsRefused:
         bag = dask.bag.from_sequence(parts, npartitions=4)
         assert np.abs(mixture(bag).means_ - mixture(MIXED).means_).max() < 1e-5
 
-    def test_a_client_that_is_gone(self):
+    def test_a_client_that_is_gone(self, monkeypatch):
         cluster = distributed.LocalCluster(
             n_workers=1, processes=False, dashboard_address="127.0.0.1:0"
         )
@@ -285,6 +285,7 @@ class TestWhatIsRefused:
 
         with pytest.raises(InvalidInputError, match=r"client is closed.*call fit again"):
             engine.fold(source.source(Kind.ROWS, RowReader(8, "Test"), None), Sample(10, 0))
+        monkeypatch.setattr("latensor.engines.dask._PATIENCE", 0.5)
         with pytest.raises(InvalidInputError, match="no scheduler answers"):
             mixture(lt.sources.partitions([[MIXED]], engine="dask://127.0.0.1:1"))
 

@@ -32,3 +32,13 @@ def test_a_failed_save_leaves_nothing_behind(tmp_path):
         save(figure, tmp_path / "picture.nothing")
     assert list(tmp_path.iterdir()) == []
     assert save(figure, tmp_path / "deep" / "picture.svg").exists()
+
+
+def test_figures_without_matplotlib_name_the_extra(monkeypatch):
+    import importlib
+    import sys
+
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.delitem(sys.modules, "latensor.plots")
+    with pytest.raises(ImportError, match=r"latensor\[plots\]"):
+        importlib.import_module("latensor.plots")

@@ -168,23 +168,92 @@ def test_every_public_estimator_is_shown() -> None:
     assert public <= shown
 
 
-@pytest.mark.parametrize("method", ["decompose", "tucker"])
-def test_decompositions(method: str, tmp_path: Any) -> None:
+def _tensor() -> Any:
     rng = np.random.default_rng(0)
-    tensor = lt.CPTensor(None, tuple(rng.random((n, 2)) for n in (5, 4, 3))).to_dense()
-    found = getattr(lt, method)(tensor, 2, random_state=0)
+    return lt.CPTensor(None, tuple(rng.random((n, 2)) for n in (7, 6, 5))).to_dense()
+
+
+def _with_errors(low_rank: Any) -> Any:
+    rng = np.random.default_rng(1)
+    return low_rank + np.where(rng.random(low_rank.shape) < 0.05, 9.0, 0.0)
+
+
+def _spiked(strength: float) -> Any:
+    v = np.full(12, 12**-0.5)
+    noise = np.random.default_rng(0).standard_normal((12, 12, 12))
+    return strength * lt.outer(v, v, v) + noise
+
+
+DECOMPOSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "cp": (lambda: lt.decompose(_tensor(), 2, random_state=0), "CP Decomposition"),
+    "tucker": (lambda: lt.tucker(_tensor(), 2, random_state=0), "Tucker Decomposition"),
+    "slices": (
+        lambda: lt.parafac2(list(_tensor()), 2, n_starts=2, max_iter=20, random_state=0),
+        "PARAFAC2 Decomposition",
+    ),
+    "train": (lambda: lt.tensor_train(_tensor(), ranks=2), "Tensor Train"),
+    "robust matrix": (
+        lambda: lt.robust_pca(_with_errors(np.outer(np.arange(40.0), np.ones(30))), 1),
+        "Robust Decomposition",
+    ),
+    "robust tensor": (
+        lambda: lt.robust_pca(_with_errors(np.ones((9, 10, 11))), 1),
+        "Robust Decomposition",
+    ),
+    "zero": (lambda: lt.robust_pca(np.zeros((4, 5))), "Robust Decomposition"),
+    "spike": (lambda: lt.tensor_pca(_spiked(30.0)), "Tensor PCA"),
+    "noise": (lambda: lt.tensor_pca(_spiked(0.0)), "Tensor PCA"),
+    "asymmetric spike": (lambda: lt.tensor_pca(_spiked(30.0), symmetric=False), "Tensor PCA"),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("name", DECOMPOSED)
+def test_decompositions(name: str, tmp_path: Any) -> None:
+    make, called = DECOMPOSED[name]
+    found = make()
     text = found.summary()
-    assert "residual" in text
-    if method == "decompose":
+    assert repr(found) in text
+    if name != "train":
         assert str(found.certificate) in text
     assert found.plot().axes
     page = found.report(tmp_path / "page.html", title="a & b").read_text(encoding="utf-8")
     assert "a &amp; b" in page
+    assert "data:image/png;base64," in page
     _check_page(page, 0)
-    named = {"decompose": "CP Decomposition", "tucker": "Tucker Decomposition"}[method]
     plain = lt.report.model_report(found)
-    assert f"<bdi>{named}</bdi>" in plain
+    assert f"<bdi>{called}</bdi>" in plain
     assert "`" not in plain.partition("What was found")[0]
+    loaded = lt.load(found.save(tmp_path / "found.npz"))
+    assert type(loaded) is type(found)
+    assert repr(loaded) == repr(found)
+    # The data of a CP decomposition are not in its file, nor what is asked of them.
+    assert name == "cp" or loaded.summary() == text
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_verdicts_about_gross_errors_and_spikes() -> None:
+    rng = np.random.default_rng(0)
+    low_rank = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
+    found = lt.robust_pca(_with_errors(low_rank), 2)
+    assert found.certificate.verdict == "stable"
+    assert found.certificate.gross == found.sparse.nnz
+    seen = rng.random(low_rank.shape) < 0.8
+    masked = lt.robust_pca(_with_errors(low_rank), 2, mask=seen)
+    assert masked.n_observed == masked.certificate.observed == seen.sum()
+    # The weakest direction turns by the angle that the certificate expects.
+    angles, expected = [], []
+    for seed in range(5):
+        noise = 0.3 * np.random.default_rng(seed).standard_normal(low_rank.shape)
+        noisy = lt.robust_pca(_with_errors(low_rank) + noise, 2)
+        truth = np.linalg.svd(low_rank, full_matrices=False)[0][:, :2]
+        weakest = noisy.low_rank.factors[0][:, -1]
+        angles.append(np.sqrt(1 - np.linalg.norm(truth.T @ weakest) ** 2))
+        expected.append(noisy.certificate.angles[0])
+    assert 0.7 < np.mean(angles) / np.mean(expected) < 1.4
+    assert lt.robust_pca(np.eye(30), 1).certificate.verdict != "stable"
+    assert lt.tensor_pca(_spiked(30.0)).certificate.verdict == "stable"
+    assert lt.tensor_pca(_spiked(0.0)).certificate.verdict == "unstable"
 
 
 def test_names_of_features_are_shown_and_escaped() -> None:

@@ -1,4 +1,4 @@
-"""`python -m latensor.cli`, where the script is not on the path."""
+"""What `python -m latensor` runs."""
 
 from latensor.cli import main
 

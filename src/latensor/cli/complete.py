@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -16,22 +17,24 @@ from latensor.cli.compiling import announce_compiling
 from latensor.cli.console import printing
 from latensor.cli.decompose import read_rank
 from latensor.cli.files import Input, read_input
-from latensor.cli.findings import FIGURES, WORDING, Run, print_components, save, say, table_of
+from latensor.cli.findings import WORDING, Delivery, Run, print_components, say, table_of
+from latensor.cli.mode_names import read_mode_labels
 from latensor.cli.options import (
     Target,
     array_option,
+    labels_option,
     mask_option,
     max_iter_option,
     nonnegative_option,
     seed_option,
+    title_option,
 )
 from latensor.cli.progress import progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
-from latensor.cli.saving import SUMMARY, output_folder
+from latensor.cli.saving import SUMMARY
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.tns import read_tns_entries
 
-COMMAND = "latensor complete"
 ARRAYS = "completion.npz"
 
 _EPILOG = """\b
@@ -40,6 +43,7 @@ Examples:
   latensor complete gaps.npy --out filled             filled/completion.npz has the whole array
   latensor complete ratings.tns --rank 5 --at places.npy --out found
                                                       each line is an observed entry, zeros too
+  latensor complete gaps.npy --rank 3 --out page.html one page about all of it
   latensor complete photo.npz --array x --mask seen --rank 20 --nonnegative
 """
 
@@ -71,12 +75,15 @@ Examples:
     metavar="FILE",
     help="An .npy file of coordinates (n, order), counted from 0, to predict; needs --out.",
 )
+@labels_option
 @seed_option
+@title_option
 @click.option(
     "--out",
     type=Target(),
-    metavar="DIR",
-    help=f"Folder for {ARRAYS}, {SUMMARY} and figures; made if it does not exist.",
+    metavar="DIR|FILE",
+    help=f"Folder for {ARRAYS}, {SUMMARY} and figures, made if it does not exist; or one page "
+    "about all of it (.html).",
 )
 def complete(
     file: Path,
@@ -88,7 +95,9 @@ def complete(
     mask: str | None,
     missing: str | None,
     at: Path | None,
+    labels: Path | None,
     seed: int,
+    title: str | None,
     out: Path | None,
 ) -> None:
     """Fill in the tensor in FILE from its observed entries, and say how far to trust them.
@@ -96,28 +105,23 @@ def complete(
     FILE is .npy or .npz with NaN where an entry is missing (or --mask), .tns or .tns.gz with a line
     for every observed entry, or an image with --mask. Without --out nothing is written.
     """
-    if at is not None and out is None:
-        raise Refusal("--at needs --out: the predicted entries are written there")
+    inputs = [file, *(Path(n) for n in (mask, missing, at, labels) if n is not None)]
+    delivery = Delivery("latensor complete", ARRAYS, out, title, inputs)
+    if at is not None and not delivery.is_folder:
+        raise Refusal("--at needs --out with a folder: the predicted entries are written there")
     options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "ridge": ridge}
 
-    def execute() -> tuple[Run, dict[str, Any]]:
+    def execute() -> Run:
         source, given = _read(file, array, mask, missing)
+        named = source.labels if labels is None else read_mode_labels(labels, source.shape)
         run = Run(source, console, seed, options)
         _fit(run, given, rank)
-        return run, _filled(run, at)
+        run.found = replace(run.found, mode_labels=named)
+        run.more = _filled(run, at)
+        return run
 
     with errors_in_one_line(), printing() as console:
-        if out is None:
-            _print(execute()[0])
-            return
-        names = frozenset({ARRAYS, SUMMARY, *FIGURES})
-        inputs = [file, *(Path(n) for n in (mask, missing, at) if n is not None)]
-        with output_folder(out, COMMAND, names, inputs) as output:
-            run, more = execute()
-            save(run, output, COMMAND, ARRAYS, more)
-        _print(run)
-        written = [name for name in (ARRAYS, SUMMARY, *FIGURES) if name in output.names]
-        say(console, f"Saved in {out}: {', '.join(written)}")
+        delivery.run(execute, _print)
 
 
 def _read(
@@ -140,7 +144,7 @@ def _read(
         observed = observed & ~np.isnan(tensor)
     if observed.all():
         raise Refusal(f"{path} has no missing entry: mark them by NaN, --mask or --missing")
-    return Input(tensor, observed, source.path, source.array, source.is_image), tensor
+    return replace(source, mask=observed), tensor
 
 
 def _fit(run: Run, given: Any, rank: int | str) -> None:

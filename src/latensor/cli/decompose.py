@@ -16,30 +16,23 @@ import latensor as lt
 from latensor.cli.compiling import announce_compiling
 from latensor.cli.console import printing
 from latensor.cli.files import Input, read_input
-from latensor.cli.findings import (
-    ARRAYS,
-    COMMAND,
-    FIGURES,
-    WORDING,
-    Run,
-    print_components,
-    print_tucker,
-    save,
-    say,
-)
+from latensor.cli.findings import WORDING, Delivery, Run, print_components, print_tucker, say
 from latensor.cli.mode_names import read_mode_labels
 from latensor.cli.options import (
     Target,
     array_option,
+    labels_option,
     mask_option,
     max_iter_option,
     nonnegative_option,
     seed_option,
+    title_option,
 )
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal, errors_in_one_line
-from latensor.cli.saving import SUMMARY, output_folder
-from latensor.whole_files import check_outputs
+from latensor.cli.saving import SUMMARY
+
+ARRAYS = "decomposition.npz"
 
 _EPILOG = """\b
 Examples:
@@ -120,15 +113,9 @@ def _read_entry(word: str, value: str) -> int | float | None:
     metavar="NAME",
     help="The opposite of --mask: True is missing; nan stands for all NaN entries.",
 )
-@click.option(
-    "--labels",
-    type=click.Path(path_type=Path, dir_okay=False),
-    metavar="FILE",
-    help="CSV with a line per mode: its name, and a label for every index.  [default: the vectors "
-    "of an .npz file that are as long as one mode]",
-)
+@labels_option
 @seed_option
-@click.option("--title", metavar="TEXT", help="What the page calls it.  [default: FILE]")
+@title_option
 @click.option(
     "--out",
     type=Target(),
@@ -160,8 +147,8 @@ def decompose(
         raise Refusal("--rank and --tucker exclude each other: give one of them")
     if tucker is not None and ridge:
         raise Refusal("--ridge goes with --rank, not with --tucker")
-    if title is not None and (out is None or out.suffix.lower() not in (".html", ".htm")):
-        raise Refusal("--title is for a page: give --out page.html")
+    inputs = [file, *(Path(name) for name in (mask, missing, labels) if name is not None)]
+    delivery = Delivery("latensor decompose", ARRAYS, out, title, inputs)
     options: dict[str, Any] = {"nonnegative": nonnegative, "max_iter": max_iter, "tol": tol}
     if tucker is None:
         options["ridge"] = ridge
@@ -174,25 +161,8 @@ def decompose(
         return run
 
     show = print_components if tucker is None else print_tucker
-    inputs = [file, *(Path(name) for name in (mask, missing, labels) if name is not None)]
     with errors_in_one_line(), printing() as console:
-        if out is None:
-            show(execute())
-            return
-        if out.suffix.lower() in (".html", ".htm"):
-            check_outputs({"--out": out}, inputs)
-            run = execute()
-            run.found.report(out, title=title or file.name)
-            show(run)
-            say(console, f"The page is in {out}")
-            return
-        names = frozenset({ARRAYS, SUMMARY, *FIGURES})
-        with output_folder(out, COMMAND, names, inputs) as output:
-            run = execute()
-            save(run, output)
-        show(run)
-        written = [name for name in (ARRAYS, SUMMARY, *FIGURES) if name in output.names]
-        say(console, f"Saved in {out}: {', '.join(written)}")
+        delivery.run(execute, show)
 
 
 def _execute(

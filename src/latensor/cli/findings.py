@@ -1,10 +1,11 @@
-"""What `latensor decompose` has to say: on the terminal, in files and in figures."""
+"""What `latensor decompose` and `complete` say: on the terminal, in files and in figures."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from math import prod
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +16,11 @@ from rich.text import Text
 import latensor as lt
 from latensor.cli.console import visible
 from latensor.cli.files import Input
-from latensor.cli.saving import Output
+from latensor.cli.refusal import Refusal
+from latensor.cli.saving import SUMMARY, Output, output_folder
 from latensor.cli.wording import Wording
+from latensor.whole_files import check_outputs
 
-COMMAND = "latensor decompose"
-ARRAYS = "decomposition.npz"
 FIGURES = ("components.png", "history.png", "rank.png", "image.png")
 WORDING = Wording(
     {
@@ -52,11 +53,12 @@ interpreted one by one, use --rank."""
 
 @dataclass
 class Run:
-    """One run of the command: what was read, what was found, and what there is to say.
+    """One run of a command: what was read, what was found, and what there is to say.
 
     Attributes
     ----------
-    options : dict, arguments of `lt.decompose` or `lt.tucker`
+    options : dict, arguments of `lt.decompose`, `lt.tucker` or `lt.complete`
+    more : dict, arrays to write beside the components
     """
 
     source: Input
@@ -68,6 +70,59 @@ class Run:
     certificate: Any = None
     found: Any = None
     seconds: float = 0.0
+    more: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """Where a command puts what it found: a folder, a page, or the terminal alone.
+
+    Attributes
+    ----------
+    command, arrays : its name, and that of its file of arrays
+    out : folder, page or None
+    title : of the page
+    inputs : files that it reads, which no output may replace
+    """
+
+    command: str
+    arrays: str
+    out: Path | None
+    title: str | None
+    inputs: Sequence[Path]
+
+    def __post_init__(self) -> None:
+        if self.title is not None and not self._is_page:
+            raise Refusal("--title is for a page: give --out page.html")
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether files of arrays are written."""
+        return self.out is not None and not self._is_page
+
+    @property
+    def _is_page(self) -> bool:
+        return self.out is not None and self.out.suffix.lower() in (".html", ".htm")
+
+    def run(self, execute: Callable[[], Run], show: Callable[[Run], None]) -> None:
+        """Check the places first, execute, write, and then print."""
+        if self.out is None:
+            show(execute())
+            return
+        if self._is_page:
+            check_outputs({"--out": self.out}, self.inputs)
+            run = execute()
+            run.found.report(self.out, title=self.title or self.inputs[0].name)
+            show(run)
+            say(run.console, f"The page is in {self.out}")
+            return
+        names = (self.arrays, SUMMARY, *FIGURES)
+        with output_folder(self.out, self.command, frozenset(names), self.inputs) as output:
+            run = execute()
+            save(run, output, self.command, self.arrays)
+        show(run)
+        written = ", ".join(name for name in names if name in output.names)
+        say(run.console, f"Saved in {self.out}: {written}")
 
 
 def say(console: Console, text: str) -> None:
@@ -184,21 +239,8 @@ def _number(value: Any) -> str:
     return f"{float(value):,.1f}" if 1e3 <= abs(value) < 1e7 else f"{float(value):.5g}"
 
 
-def save(
-    run: Run,
-    output: Output,
-    command: str = COMMAND,
-    name: str = ARRAYS,
-    more: Mapping[str, Any] | None = None,
-) -> None:
-    """Write the arrays, the summary and the figures of a run.
-
-    Parameters
-    ----------
-    run, output : what was found, and where to
-    command, name : the command that did it, and its file of arrays
-    more : further arrays
-    """
+def save(run: Run, output: Output, command: str, name: str) -> None:
+    """Write the arrays of a run into the file `name`, its summary and its figures."""
     found = run.found
     is_cp = hasattr(found, "weights")
     factors = {
@@ -212,7 +254,7 @@ def save(
         for mode, own in enumerate(found.mode_labels or ())
         if own.values is not None
     }
-    arrays = {**first, **factors, **labels, **(more or {})}
+    arrays = {**first, **factors, **labels, **run.more}
     output.arrays(name, {key: np.asarray(value) for key, value in arrays.items()})
     try:
         _draw(run, output)

@@ -52,3 +52,13 @@ mask_option = click.option(
     metavar="NAME",
     help="What was observed: an array of the same .npz file, or a file; True is observed.",
 )
+labels_option = click.option(
+    "--labels",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="CSV with a line per mode: its name, and a label for every index.  [default: the vectors "
+    "of an .npz file that are as long as one mode]",
+)
+title_option = click.option(
+    "--title", metavar="TEXT", help="What the page calls it.  [default: FILE]"
+)

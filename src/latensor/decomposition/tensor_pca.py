@@ -7,9 +7,12 @@ method is known that finds it.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
+from functools import cached_property
 from math import comb, prod
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,8 +22,13 @@ from latensor.arrays.guests import with_guests
 from latensor.arrays.threads import one_blas_thread
 from latensor.decomposition.setup import ONE_THREAD, as_tensor
 from latensor.exceptions import InvalidInputError
+from latensor.presentation import Presented
 from latensor.tensors.algebra import symmetrize
 from latensor.tensors.dense import DenseTensor
+from latensor.value_files import DECOMPOSITION, storable, write_value
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.robust_certificate import SpikeCertificate
 
 _MAX_ITER, _CHANGE = 500, 1e-10
 # Random starts beside the spectral ones, and the levels of the homotopy.
@@ -33,8 +41,9 @@ _LEVELS = 2.0 ** -np.arange(12.0)
 _EDGE = 5.0
 
 
+@storable
 @dataclass(frozen=True, eq=False)
-class TensorPCA:
+class TensorPCA(Presented):
     """The strongest direction of a noisy tensor, and whether there is one.
 
     Attributes
@@ -57,6 +66,22 @@ class TensorPCA:
     computational_limit: float
     statistical_limit: float
     noise_level: float
+
+    @cached_property
+    def certificate(self) -> SpikeCertificate:
+        """Whether the direction is more than noise, worked out when it is first read."""
+        from latensor.diagnostics.robust_certificate import certify_spike
+
+        return certify_spike(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it into a file that `lt.load` reads, without pickle.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        return write_value(path, self, DECOMPOSITION)
 
     @property
     def detected(self) -> bool:

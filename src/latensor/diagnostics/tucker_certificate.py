@@ -147,7 +147,7 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
         left = norm * math.sqrt(fraction) * found.residual / math.sqrt(1.0 - found.residual**2)
         noise = left / math.sqrt(entries - free)
         angles = tuple(
-            _angle(core / largest, mode, d, noise / largest / math.sqrt(fraction), epsilon)
+            weakest_angle(core / largest, mode, d, noise / largest / math.sqrt(fraction), epsilon)
             for mode, d in enumerate(shape)
         )
         reach = math.sqrt(math.prod(ranks))
@@ -157,7 +157,10 @@ def certify_tucker(found: TuckerDecomposition) -> TuckerCertificate:
                              strength, found.status, orthogonal)  # fmt: skip
 
 
-def _angle(core: np.ndarray, mode: int, dimension: int, noise: float, epsilon: float) -> float:
+def weakest_angle(
+    core: np.ndarray, mode: int, dimension: int, noise: float, epsilon: float
+) -> float:
+    """Expected angle, in radians, between the weakest direction of a mode and the true space."""
     rank = core.shape[mode]
     if rank == dimension:
         return 0.0

@@ -31,6 +31,8 @@ A = TypeVar("A", bound=Folded)
 
 # Bytes of a start that stands in every task; larger ones are sent to the workers first.
 _INLINE = 100_000
+# Seconds for a scheduler that was named to answer.
+_PATIENCE = 10.0
 Told = Callable[[int], object]
 # What a fold found in one group of shards: nodes of the tree, as messages.
 _Messages = dict[tuple[int, int], Any]
@@ -58,7 +60,9 @@ class DaskEngine:
             return cls()
         address = "tcp://" + given.engine.removeprefix("dask://")
         try:
-            return cls(_framework("distributed").Client(address, timeout=10, set_as_default=False))
+            return cls(
+                _framework("distributed").Client(address, timeout=_PATIENCE, set_as_default=False)
+            )
         except OSError as error:
             raise InvalidInputError(
                 f"engine={given.engine!r}: no scheduler answers at {address}: start one with "

@@ -229,10 +229,17 @@ register_kind(ESTIMATOR, _restore_estimator)
 
 
 def _restore_decomposition(stored: Stored) -> Any:
-    from latensor.decomposition import Decomposition, Parafac2Decomposition, TuckerDecomposition
+    from latensor.decomposition import (
+        Decomposition,
+        Parafac2Decomposition,
+        RobustDecomposition,
+        TensorPCA,
+        TuckerDecomposition,
+    )
     from latensor.decomposition.result import Origin, Status
     from latensor.tensors.cp import CPTensor
     from latensor.tensors.parafac2 import Parafac2Tensor
+    from latensor.tensors.sparse import SparseTensor
     from latensor.tensors.tensor_train import TensorTrain
     from latensor.tensors.tucker import TuckerTensor
 
@@ -245,6 +252,14 @@ def _restore_decomposition(stored: Stored) -> Any:
     found = stored.value
     if isinstance(found, TensorTrain):
         expected: dict[str, Any] = {"residual": float | None}
+    elif isinstance(found, RobustDecomposition):
+        expected = {"low_rank": CPTensor | TuckerTensor, "sparse": SparseTensor, "noise": float,
+                    "residual": float, "n_iter": int, "status": Status,
+                    "n_observed": int | None}  # fmt: skip
+    elif isinstance(found, TensorPCA):
+        numbers = ("strength", "noise", "signal_to_noise", "computational_limit",
+                   "statistical_limit", "noise_level")  # fmt: skip
+        expected = {"vectors": tuple, **dict.fromkeys(numbers, float)}
     elif type(found) in tensors:
         expected = {"tensor": tensors[type(found)], "residual": float, "n_iter": int,
                     "status": Status, "history": np.ndarray}  # fmt: skip
@@ -253,6 +268,12 @@ def _restore_decomposition(stored: Stored) -> Any:
     for name, cls in expected.items():
         if not isinstance(getattr(found, name), cls):
             raise InvalidInputError(f"its {name} is a {type(getattr(found, name)).__name__}")
+    if isinstance(found, RobustDecomposition) and found.low_rank.shape != found.sparse.shape:
+        raise InvalidInputError("its two parts differ in shape")
+    if isinstance(found, TensorPCA):
+        for vector in found.vectors or (None,):
+            if getattr(vector, "ndim", 0) != 1 or vector.dtype.kind != "f":
+                raise InvalidInputError("its vectors are no vectors of real numbers")
     origin = getattr(found, "origin", None)
     if not isinstance(origin, Origin | None) or (origin and type(origin.masked) is not bool):
         raise InvalidInputError(f"its origin is a {type(origin).__name__}")

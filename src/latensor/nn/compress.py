@@ -15,7 +15,15 @@ from latensor.nn.compression_report import report_of
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.narrowing import narrow
 from latensor.nn.refinement import output_gap, refine_outputs
-from latensor.nn.statistics import LayerStatistics, batches_of, measure, patches, watching
+from latensor.nn.statistics import (
+    LayerStatistics,
+    batches_of,
+    measure,
+    patches,
+    put,
+    watching,
+    with_gradient,
+)
 from latensor.nn.truncation import Choice, calibrated, choices, spend, truncated
 
 _LAYERS = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
@@ -23,6 +31,8 @@ _LAYERS = (torch.nn.Linear, torch.nn.Conv1d, torch.nn.Conv2d, torch.nn.Conv3d)
 _SMALL = 500
 # Inputs that are enough: linear layers need 2 to 4 times as many as they have outputs.
 _MAX_INPUTS = 1500
+# Inputs of a trial: batch normalization without running statistics takes no single one.
+_EXAMPLE = 2
 _METHODS = ("auto", "low_rank", "svd", "tucker", "cp")
 # Of the squared error of ranks alone, that fewer units may leave after refinement: they take less
 # time. On digits and MNIST they leave .01 to 2.3 times as much, of 1e-4 nats.
@@ -56,15 +66,15 @@ def compress(
     ----------
     model : torch.nn.Module, which is not changed
     keep : float in (0, 1), the fraction of weights to keep; biases are not counted
-    error : float in (0, 1), in place of `keep`: the relative error of the outputs that is allowed,
-        as predicted from the layers one by one
+    error : float in (0, 1), in place of `keep`: the error of the outputs that is allowed, relative
+        to their standard deviation over the inputs, as predicted from the layers one by one
     keep_operations : float in (0, 1), in place of `keep`: of multiplications and additions
     inputs : tensor, or a loader of batches (or of pairs that begin with them) of typical inputs:
         16 suffice for convolutions, linear layers need 2 to 4 times as many as they have outputs
-    loss : the norm in which layers are truncated. None: that of the outputs, their mean over
-        outputs removed. "cross_entropy", for logits of classes: that of the loss, by the network's
-        own probabilities. A function of outputs and labels that returns one number for a batch: by
-        its gradients, for which `inputs` yields pairs (inputs, labels)
+    loss : the norm in which layers are truncated. None: that of the outputs. "cross_entropy", for
+        logits of classes: that of the loss, by the network's own probabilities, to which a number
+        added to all logits means nothing. A function of outputs and labels that returns one number
+        for a batch: by its gradients, for which `inputs` yields pairs (inputs, labels)
     refine : int, steps of L-BFGS on the weights of all these layers towards the outputs of the
         original network (its probabilities, by Kullback-Leibler divergence, for "cross_entropy");
         each is a forward and backward pass over the inputs
@@ -96,10 +106,43 @@ def compress(
         if not isinstance(value, numbers.Real) or not 0 < float(value) < 1:
             raise InvalidInputError(f"{name}={value!r} must be above 0 and below 1")
     _check_loss(loss, error, refine)
-    original = copy.deepcopy(model).eval()
+    with torch.inference_mode(False):
+        return _compressed(
+            _copied(model), given, inputs, loss, int(refine), method, _names(skip), max_inputs
+        )
+
+
+def _names(skip: Any) -> set[str]:
+    return {skip} if isinstance(skip, str) else set(skip)
+
+
+def _copied(model: Any) -> Any:
+    """A copy to work on, of what `torch.compile` was given where the model comes from there."""
+    model = getattr(model, "_orig_mod", model)
+    if any(p.is_meta for p in model.parameters()):
+        raise InvalidInputError("model has parameters without values (device meta): load them")
+    try:
+        return copy.deepcopy(model).eval()
+    except RuntimeError as error:
+        raise InvalidInputError(
+            "model cannot be copied: weights that torch.nn.utils.weight_norm, spectral_norm or "
+            "prune computes must be removed (or be those of torch.nn.utils.parametrizations): "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _compressed(
+    original: Any,
+    given: dict[str, Any],
+    inputs: Any,
+    loss: Any,
+    refine: int,
+    method: str,
+    skipped: set[str],
+    max_inputs: int,
+) -> Any:
     device = next((p.device for p in original.parameters()), torch.device("cpu"))
     batches, labels = batches_of(inputs, device, max_inputs, labelled=callable(loss))
-    skipped = {skip} if isinstance(skip, str) else set(skip)
     names, reasons, fixed_operations = _layers(original, batches, skipped, method)
     if not names:
         others = {**reasons, **_others(original)}
@@ -108,26 +151,28 @@ def compress(
             + ("; ".join(f"{n}: {r}" for n, r in others.items()) or "none has weights")
         )
     known = measure(original, names, batches, loss=loss, labels=labels)
+    if all(float(known[name].covariance.trace()) == 0 for name in names):
+        raise InvalidInputError("inputs are all the same: nothing tells what a layer needs to keep")
     low = _low_rank(original, names, given, known, batches, method, fixed_operations)
     found = [low]
     rows: dict[str, Any] = {}
-    if method == "auto" and error is None:
-        fraction = math.sqrt(next(iter(named.values())))
+    if method == "auto" and given["error"] is None:
+        fraction = math.sqrt(next(value for value in given.values() if value is not None))
         less, rows = narrow(
             original,
             names,
             known,
             fraction,
-            by_weights=keep is not None,
-            example=batches[0][:1],
+            by_weights=given["keep"] is not None,
+            example=batches[0][:_EXAMPLE],
         )
         if rows:
             again = measure(less, names, batches, loss=loss, labels=labels)
             scaled = _scaled(given, original, less, names, known, fixed_operations)
             found.append(_low_rank(less, names, scaled, again, batches, method, fixed_operations))
-    small = _refined(found, original, names, batches, loss, int(refine))
+    small = _refined(found, original, names, batches, loss, refine)
     rows = rows if small is not low else {}
-    _put_channels_last(small, batches[0][:1])
+    _put_channels_last(small, batches[0][:_EXAMPLE])
     small.report = report_of(original, small, names, reasons, _others(original), rows, batches)
     return small
 
@@ -215,39 +260,97 @@ def _layers(
     order: list[str] = []
     calls: dict[str, int] = {}
     operations: dict[str, float] = {}
+    outputs: dict[str, Any] = {}
+    by_keyword: set[str] = set()
 
-    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+    def see(name: str, layer: Any, x: Any, output: Any) -> Any:
         calls[name] = calls.get(name, 0) + 1
         each = output.numel() / layer.weight.shape[0] * layer.weight.numel()
-        operations[name] = operations.get(name, 0.0) + each
+        operations[name] = operations.get(name, 0.0) + each / len(example)
+        if x is None:
+            by_keyword.add(name)
         if name not in order:
             order.append(name)
+        outputs[name] = with_gradient(output)
+        return output.clone()
 
+    example = batches[0][:_EXAMPLE]
     candidates = [name for name, layer in modules.items() if isinstance(layer, _LAYERS)]
-    with torch.no_grad(), watching(model, candidates, see):
-        model(batches[0][:1])
+    with torch.enable_grad(), watching(model, candidates, see):
+        unreached = _without_gradient(_run(model, example), outputs)
+    reached = _called_by_name(model, order, example)
     reasons: dict[str, str] = {}
     shared = _shared(modules, candidates)
-    for name in order:
+    for name in (name for name, layer in modules.items() if name in candidates):
         layer = modules[name]
         if name in skip:
             reasons[name] = "skipped"
-        elif "weight" not in layer._parameters:
+        elif name not in order:
+            reasons[name] = "not used on these inputs"
+        elif not {"weight", "bias"} <= set(layer._parameters):
             reasons[name] = "weights are computed from others: remove their parametrization"
         elif type(layer).forward not in {kind.forward for kind in _LAYERS}:
             reasons[name] = f"{type(layer).__name__} has its own forward"
+        elif layer._forward_hooks or layer._forward_pre_hooks:
+            reasons[name] = "has hooks"
         elif layer.weight.numel() < _SMALL:
             reasons[name] = f"fewer than {_SMALL:,} weights"
         elif getattr(layer, "groups", 1) > 1:
             reasons[name] = f"groups={layer.groups}"
         elif calls[name] > 1 or name in shared:
             reasons[name] = "used more than once"
+        elif name in by_keyword:
+            reasons[name] = "called by keyword"
+        elif name not in reached:
+            reasons[name] = "called by another reference than its name"
+        elif name in unreached:
+            reasons[name] = "outputs have no gradient by it"
         elif method == "svd" and not isinstance(layer, torch.nn.Linear):
             reasons[name] = "no linear layer"
         elif method == "tucker" and isinstance(layer, torch.nn.Linear):
             reasons[name] = "no convolution"
-    fixed = sum(operations[name] for name in reasons)
+    fixed = sum(operations.get(name, 0.0) for name in reasons)
     return [name for name in order if name not in reasons], reasons, fixed
+
+
+def _run(model: Any, example: Any) -> Any:
+    """Outputs of a first input, one tensor with a row for each."""
+    shape = f"{tuple(example.shape)} ({example.dtype}, {example.device})"
+    try:
+        outputs = model(example)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"model cannot take inputs of shape {shape}, as the first of `inputs`: {error}"
+        ) from error
+    if not isinstance(outputs, torch.Tensor) or not outputs.ndim or len(outputs) != len(example):
+        found = f"of shape {tuple(outputs.shape)}" if isinstance(outputs, torch.Tensor) else ""
+        raise InvalidInputError(
+            f"model must return one tensor with a row for each input, got {type(outputs).__name__} "
+            f"{found} for inputs of shape {shape}: wrap it in a module that returns its outputs"
+        )
+    return outputs
+
+
+def _without_gradient(found: Any, outputs: dict[str, Any]) -> set[str]:
+    """Layers whose outputs those of the network have no gradient by."""
+    if not outputs or not found.requires_grad:
+        return set(outputs)
+    gradients = torch.autograd.grad(found.sum(), list(outputs.values()), allow_unused=True)
+    return {name for name, gradient in zip(outputs, gradients, strict=True) if gradient is None}
+
+
+def _called_by_name(model: Any, names: list[str], example: Any) -> set[str]:
+    """Layers that are called where another module takes their place: not held elsewhere."""
+    trial, called = copy.deepcopy(model), set()
+    for name in names:
+        trial = put(trial, name, copy.deepcopy(trial.get_submodule(name)))
+
+    def see(name: str, *_: object) -> None:
+        called.add(name)
+
+    with torch.no_grad(), watching(trial, names, see):
+        trial(example)
+    return called
 
 
 def _others(model: Any) -> dict[str, str]:
@@ -314,7 +417,7 @@ def _chosen(
         return spend(lists, budget, lambda c: c.n_weights)
     with torch.no_grad():
         outputs = torch.cat([model(batch).reshape(len(batch), -1) for batch in batches]).double()
-    size = float((outputs - outputs.mean(1, keepdim=True)).square().sum(1).mean())
+    size = float((outputs - outputs.mean(0)).square().sum(1).mean())
     allowed = float(given["error"]) ** 2 * size
     # The cheapest network whose predicted error is allowed: cost and error change places.
     low, high = 0.0, float(sum(c.n_weights for c in dense.values()))
@@ -355,8 +458,7 @@ def _replaced(
         if method == "cp" and not isinstance(layer, torch.nn.Linear) and ranks is not None:
             found = _by_cp(layer, found, chosen[name].n_weights, own)
         found.requires_grad_(layer.weight.requires_grad)
-        parent, _, last = name.rpartition(".")
-        setattr(small.get_submodule(parent) if parent else small, last, found)
+        small = put(small, name, found)
         changed = True
     return small.eval()
 

@@ -49,8 +49,8 @@ class CompressionReport:
     layers : LayerReport of every linear layer and convolution, in the order of the forward pass,
         then of other layers that have weights, whose operations are not counted
     n_parameters, n_parameters_before : int, of the whole network
-    output_error : float, relative error of the network's outputs, their mean over outputs removed,
-        on the inputs given
+    output_error : float, root mean square error of the network's outputs on the inputs given,
+        relative to their standard deviation over these
     """
 
     layers: tuple[LayerReport, ...]
@@ -128,7 +128,7 @@ def report_of(
     outputs: dict[str, Any] = {}
     counts: dict[str, float] = {}
 
-    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+    def see(name: str, layer: Any, x: Any, output: Any) -> Any:
         if name in outputs:
             expected = outputs.pop(name)
             if name in rows:
@@ -141,15 +141,20 @@ def report_of(
             squares[name][1] += float((output.double()).square().sum())
             features = output.shape[-1] if isinstance(layer, torch.nn.Linear) else output.shape[1]
             counts[name] = counts.get(name, 0.0) + output.numel() / features
+        return output.clone()  # an activation in place would change what is compared
 
     off, size, n_inputs = 0.0, 0.0, 0
+    shift: Any = None
+    moved: Any = 0.0
     with torch.no_grad(), watching(original, names, see), watching(small, names, see):
         for batch in batches:
             outputs.clear()
-            y, z = original(batch).flatten(1).double(), small(batch).flatten(1).double()
-            y, z = (v - v.mean(1, keepdim=True) for v in (y, z))
-            off, size = off + float((z - y).square().sum()), size + float(y.square().sum())
+            y, z = (m(batch).reshape(len(batch), -1).double() for m in (original, small))
+            shift = y.mean(0) if shift is None else shift
+            off += float((z - y).square().sum())
+            size, moved = size + float((y - shift).square().sum()), moved + (y - shift).sum(0)
             n_inputs += len(batch)
+    size -= float((moved.square()).sum()) / n_inputs  # around the mean over all inputs
     layers = []
     for name in names:
         before, after = original.get_submodule(name), small.get_submodule(name)

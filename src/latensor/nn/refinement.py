@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.nn import functional
 
-from latensor.nn.statistics import as_logits
+from latensor.nn.statistics import as_rows
 
 # Of the error at the start: a step that gains less is the last.
 _LEAST_GAIN = 1e-4
@@ -18,7 +18,7 @@ def refine_outputs(
 ) -> None:
     """Change the parameters of layers in place, so that outputs come closer to the original's.
 
-    L-BFGS on the squared error of centred outputs, or for "cross_entropy" on the mean
+    L-BFGS on the squared error of the outputs, or for "cross_entropy" on the mean
     Kullback-Leibler divergence from the original network's probabilities. What decreases neither
     leaves the layers as they were.
 
@@ -52,6 +52,7 @@ def refine_outputs(
     try:
         for p in parameters:
             p.requires_grad_(True)
+            p.data = p.data.contiguous()  # L-BFGS views gradients, which have the same layout
         with torch.enable_grad():
             start = error()
             if not 0 < start < float("inf"):
@@ -100,6 +101,6 @@ def _gap(found: Any, target: Any, entropy: bool) -> Any:
 
 
 def _compared(outputs: Any, entropy: bool) -> Any:
-    """What is compared: log-probabilities, or outputs without their mean over outputs."""
-    flat = as_logits(outputs, "cross_entropy" if entropy else None)
-    return functional.log_softmax(flat, 1) if entropy else flat - flat.mean(1, keepdim=True)
+    """What is compared: log-probabilities, or the outputs."""
+    flat = as_rows(outputs, "cross_entropy" if entropy else None)
+    return functional.log_softmax(flat, 1) if entropy else flat

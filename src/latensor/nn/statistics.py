@@ -1,8 +1,8 @@
 """What compression needs to know of the layers of a trained network, by passes over its inputs.
 
 For every layer the mean and covariance of its input patches (x of a linear layer, the unfolded
-I h w patch of a convolution), and F = E[J'J] (O x O), with J the derivatives of the centred
-network outputs by the layer's output, summed over positions. For a loss in place of the outputs,
+I h w patch of a convolution), and F = E[J'J] (O x O), with J the derivatives of the network's
+outputs by the layer's output, summed over positions. For a loss in place of the outputs,
 F is E[J'HJ] with its curvature H in the outputs, or the second moment of its gradients with given
 labels. Sums are in double precision.
 """
@@ -122,6 +122,8 @@ def batches_of(
         if not len(given):
             continue
         found.append(given[: limit - count].to(device))
+        if found[-1].is_inference():
+            found[-1] = found[-1].clone()
         if labelled:
             labels.append(batch[1][: len(found[-1])].to(device))
         count += len(found[-1])
@@ -133,14 +135,14 @@ def batches_of(
 
 
 @contextmanager
-def watching(model: Any, names: Iterable[str], see: Callable[..., None]) -> Iterator[None]:
-    """Call `see(name, layer, input, output)` in every forward pass."""
+def watching(model: Any, names: Iterable[str], see: Callable[..., Any]) -> Iterator[None]:
+    """Call `see(name, layer, input, output)` in every forward pass; what it returns goes on."""
     modules = dict(model.named_modules())
     handles = []
     for name in names:
 
-        def hook(layer: Any, given: Any, output: Any, name: str = name) -> None:
-            see(name, layer, given[0], output)
+        def hook(layer: Any, given: Any, output: Any, name: str = name) -> Any:
+            return see(name, layer, given[0] if given else None, output)
 
         handles.append(modules[name].register_forward_hook(hook))
     try:
@@ -148,6 +150,18 @@ def watching(model: Any, names: Iterable[str], see: Callable[..., None]) -> Iter
     finally:
         for handle in handles:
             handle.remove()
+
+
+def put(model: Any, name: str, layer: Any) -> Any:
+    """The model with another layer wherever the one of this name stands; the layer if it is all."""
+    old = model.get_submodule(name)
+    if old is model:
+        return layer
+    for parent in list(model.modules()):
+        for key, child in list(parent._modules.items()):
+            if child is old:
+                setattr(parent, key, layer)
+    return model
 
 
 def measure(
@@ -170,14 +184,14 @@ def measure(
     found = {name: LayerStatistics() for name in names}
     outputs: dict[str, Any] = {}
 
-    def see(name: str, layer: Any, x: Any, output: Any) -> None:
+    def see(name: str, layer: Any, x: Any, output: Any) -> Any:
         if name in outputs:
             raise InvalidInputError(
                 f"layer {name!r} is used more than once in a forward pass: leave it out by skip="
             )
         found[name].inputs.update(patches(layer, x))
-        output.retain_grad()
-        outputs[name] = output
+        outputs[name] = with_gradient(output)
+        return output.clone()  # an activation in place would change what is differentiated
 
     generator = torch.Generator().manual_seed(seed)
     with torch.enable_grad(), watching(model, names, see):
@@ -192,11 +206,12 @@ def measure(
                     )
                 value.backward()
             else:
-                logits = as_logits(result, loss)
+                logits = as_rows(result, loss)
                 logits.backward(_directions(logits.detach(), loss, generator))
             for name, output in outputs.items():
                 own = found[name]
-                own.gradients.update(_rows(model.get_submodule(name), output.grad))
+                gradient = torch.zeros_like(output) if output.grad is None else output.grad
+                own.gradients.update(_rows(model.get_submodule(name), gradient))
                 own.n_inputs += len(batch)
     for parameter in model.parameters():
         parameter.grad = None
@@ -206,7 +221,15 @@ def measure(
     return found
 
 
-def as_logits(outputs: Any, loss: Any) -> Any:
+def with_gradient(output: Any) -> Any:
+    """The output of a layer, which keeps its gradient, of a network that is frozen too."""
+    if output.requires_grad:
+        output.retain_grad()
+        return output
+    return output.requires_grad_()
+
+
+def as_rows(outputs: Any, loss: Any) -> Any:
     """Outputs (n, q) of a batch; of classes at least two."""
     flat = outputs.reshape(len(outputs), -1)
     if loss == "cross_entropy" and (outputs.ndim != 2 or outputs.shape[1] < 2):
@@ -220,12 +243,12 @@ def as_logits(outputs: Any, loss: Any) -> Any:
 def _directions(logits: Any, loss: Any, generator: Any) -> Any:
     """Random directions (n, q) in the outputs, with the metric of the loss as their covariance.
 
-    Of centred outputs that is I - 11'/q, of the cross-entropy diag(p) - pp' with the network's own
+    Of the outputs that is I, of the cross-entropy diag(p) - pp' with the network's own
     probabilities p: how fast the loss grows with a change of the outputs.
     """
     drawn = torch.randn(logits.shape, generator=generator).to(logits)
     if loss is None:
-        return drawn - drawn.mean(1, keepdim=True)
+        return drawn
     chances = torch.softmax(logits, 1)
     drawn = chances.sqrt() * drawn
     return drawn - chances * drawn.sum(1, keepdim=True)

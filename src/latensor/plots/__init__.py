@@ -1,5 +1,10 @@
 """Figures for people who would rather look than read (needs the extra `plots`)."""
 
+try:
+    import matplotlib as _matplotlib  # noqa: F401
+except ImportError as error:
+    raise ImportError("figures need matplotlib: install latensor[plots]") from error
+
 from latensor.plots.clusters import clusters
 from latensor.plots.communities import communities
 from latensor.plots.comparison import comparison
@@ -9,6 +14,7 @@ from latensor.plots.density import density
 from latensor.plots.figures import save
 from latensor.plots.history import residual_history
 from latensor.plots.networks import causes, regressions
+from latensor.plots.parts import low_rank_and_errors, train_ranks
 from latensor.plots.picture import picture
 from latensor.plots.pictures import images
 from latensor.plots.predictions import predictions
@@ -30,6 +36,7 @@ __all__ = [
     "compression",
     "density",
     "images",
+    "low_rank_and_errors",
     "picture",
     "predictions",
     "rank_evidence",
@@ -42,5 +49,6 @@ __all__ = [
     "states",
     "topic_count",
     "topics",
+    "train_ranks",
     "tree",
 ]

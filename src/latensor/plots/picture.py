@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from matplotlib.figure import Figure
 
+from latensor.arrays import to_host
 from latensor.decomposition.mode_labels import ModeLabels
 from latensor.exceptions import InvalidInputError
 from latensor.plots.clusters import clusters
@@ -14,6 +16,7 @@ from latensor.plots.communities import communities
 from latensor.plots.components import components
 from latensor.plots.density import density
 from latensor.plots.networks import causes, regressions
+from latensor.plots.parts import low_rank_and_errors, train_ranks
 from latensor.plots.predictions import predictions
 from latensor.plots.scores import scores
 from latensor.plots.signals import signals
@@ -41,6 +44,15 @@ def _shared_factors(found: Any, names: Names) -> Figure:
     return components((found.weights, (slices, columns)), labels=labels, names=names)
 
 
+def _direction(found: Any, names: Names) -> Figure:
+    """The vector that the modes share, or one for each."""
+    shared = all(vector is found.vectors[0] for vector in found.vectors)
+    vectors = found.vectors[:1] if shared else found.vectors
+    strength = np.array([found.strength])
+    columns = [to_host(vector)[:, None] for vector in vectors]
+    return components((strength, columns), names=names)
+
+
 # What draws a model, and how many arguments of `fit` it cannot do without.
 _PICTURES: dict[str, tuple[Callable[..., Figure], int]] = {
     "SphericalGaussianMixture": (_clusters, 1),
@@ -63,6 +75,9 @@ _PICTURES: dict[str, tuple[Callable[..., Figure], int]] = {
     "Decomposition": (lambda m, data, names: components(m, names=names), 0),
     "TuckerDecomposition": (lambda m, data, names: components(m, names=names), 0),
     "Parafac2Decomposition": (lambda m, data, names: _shared_factors(m, names), 0),
+    "RobustDecomposition": (lambda m, data, names: low_rank_and_errors(m), 0),
+    "TensorPCA": (lambda m, data, names: _direction(m, names), 0),
+    "TensorTrain": (lambda m, data, names: train_ranks(m), 0),
     "RegressorMixin": (lambda m, data, names: predictions(m, *data), 2),
     "ClassifierMixin": (lambda m, data, names: predictions(m, *data), 2),
 }

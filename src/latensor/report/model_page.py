@@ -185,11 +185,14 @@ def _headline(model: Any) -> str:
 def _ending(model: Any) -> list[str]:
     """How large the data were and how the fit ended, where the model says so."""
     if not hasattr(model, "get_params"):
-        return [f"Residual {number(model.residual)}; {model.status}"]
+        residual = getattr(model, "residual", None)
+        words = [] if residual is None else [f"Residual {number(residual)}"]
+        words += [str(model.status)] if hasattr(model, "history") else []
+        return ["; ".join(words)] if words else []
     words = []
     features = getattr(model, "n_features_in_", None)
     if features is not None:
-        words.append(f"{features:,} features")
+        words.append(f"{features:,} {_features(model)}")
     passes, status = int(getattr(model, "n_iter_", 0) or 0), getattr(model, "status_", None)
     if status is not None:
         words.append(str(status))
@@ -254,22 +257,53 @@ def _overview(model: Any, heading: str) -> Markup:
     )
 
 
+def _features(model: Any) -> str:
+    """What the columns of the data are called."""
+    return (
+        "nodes"
+        if hasattr(model, "membership_")
+        else "leaves"
+        if hasattr(model, "tree_")
+        else "features"
+    )
+
+
 def _figures(model: Any) -> dict[str, str]:
     """A few numbers that say how large things are."""
     found: dict[str, str] = {}
-    tensor = getattr(model, "tensor", None)
-    if tensor is not None and hasattr(tensor, "shape"):
-        found["dimensions"] = " × ".join(map(str, tensor.shape))
-        if hasattr(model, "rank"):
-            found["components"] = str(model.rank)
-        found["residual"] = number(model.residual)
-        return found
+    if not hasattr(model, "get_params"):
+        return _figures_of_tensor(model)
     count = getattr(model, "n_components_", None) or getattr(model, "n_components", None)
     if isinstance(count, int | np.integer):
         found["components"] = str(count)
     if hasattr(model, "n_features_in_"):
-        found["features"] = f"{model.n_features_in_:,}"
+        found[_features(model)] = f"{model.n_features_in_:,}"
     return found
+
+
+def _figures_of_tensor(found: Any) -> dict[str, str]:
+    """Dimensions, what was found in them, and what it leaves."""
+    if hasattr(found, "detected"):
+        return {
+            "dimensions": " × ".join(str(len(vector)) for vector in found.vectors),
+            "signal to noise": number(found.signal_to_noise),
+            "detected": "yes" if found.detected else "no",
+        }
+    tensor = getattr(found, "tensor", getattr(found, "low_rank", found))
+    figures = {}
+    if hasattr(tensor, "shape"):
+        figures["dimensions"] = " × ".join(map(str, tensor.shape))
+    if hasattr(found, "low_rank"):
+        ranks = found.rank if isinstance(found.rank, tuple) else (found.rank,)
+        figures["rank"] = " × ".join(map(str, ranks))
+        figures["gross errors"] = f"{found.sparse.nnz:,}"
+    elif hasattr(found, "cores"):
+        figures["numbers"] = f"{found.n_entries:,}"
+    elif hasattr(found, "rank"):
+        figures["components"] = str(found.rank)
+    if found.residual is not None:
+        figures["residual"] = number(found.residual)
+    return figures
 
 
 def _found(rows: Rows) -> Markup:
@@ -340,7 +374,9 @@ def _trust(model: Any) -> Markup | None:
             element("span", MARKS[s.level], class_="mark", aria_hidden="true"),
             element("span", TRUST[s.level].capitalize() + ": ", class_="unseen"),
             element(
-                "div", element("p", element("strong", s.topic)), element("p", sentence(s.text))
+                "div",
+                element("p", element("strong", s.topic[:1].upper() + s.topic[1:])),
+                element("p", sentence(s.text)),
             ),
             class_=s.level,
         )

@@ -283,6 +283,38 @@ def core_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Row
     return ["mode", "dimension", "rank"], rows
 
 
+def robust_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Dimensions, ranks and gross errors of robust PCA, mode by mode."""
+    places = np.asarray(result.sparse.coordinates)
+    ranks = result.rank if isinstance(result.rank, tuple) else (result.rank,) * 2
+    rows = []
+    for mode, (size, rank) in enumerate(zip(result.low_rank.shape, ranks, strict=True)):
+        counts = np.bincount(places[:, mode], minlength=size)
+        slices = np.argsort(-counts, kind="stable")[:_FEATURES]
+        most = ", ".join(f"{i}: {counts[i]:,}" for i in slices if counts[i])
+        rows.append([str(mode), str(size), str(rank), most or "-"])
+    return ["mode", "dimension", "rank", "most gross errors in slices"], rows
+
+
+def direction_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """The largest entries of the vectors of tensor PCA."""
+    rows = []
+    shared = all(vector is result.vectors[0] for vector in result.vectors)
+    for mode, vector in enumerate(result.vectors[: 1 if shared else None]):
+        numbers = [str(i) for i in range(len(vector))]
+        rows.append(["all" if shared else str(mode), leading(to_host(vector), numbers)])
+    return ["mode", "largest entries"], rows
+
+
+def train_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """Dimensions of the cores of a tensor train, and how many numbers each holds."""
+    rows = [
+        [str(mode), str(core.shape[1]), f"{core.shape[0]}, {core.shape[2]}", f"{core.size:,}"]
+        for mode, core in enumerate(map(to_host, result.cores))
+    ]
+    return ["mode", "dimension", "ranks", "numbers"], rows
+
+
 def parameter_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """The fitted parameters of any model: what each is called, its shape and its values if few."""
     rows = []
@@ -334,6 +366,9 @@ _TABLES: dict[str, Callable[[Any, Names, Sequence[Any], int], Rows]] = {
     "Decomposition": component_rows,
     "TuckerDecomposition": core_rows,
     "Parafac2Decomposition": slice_rows,
+    "RobustDecomposition": robust_rows,
+    "TensorPCA": direction_rows,
+    "TensorTrain": train_rows,
 }
 
 

@@ -27,6 +27,7 @@ from latensor.arrays import (
 from latensor.arrays.guests import holds_guests
 from latensor.arrays.subspace import thin_svd
 from latensor.exceptions import InvalidInputError
+from latensor.presentation import Presented
 from latensor.tensors.contractible import Sweep
 from latensor.tensors.dense import DenseTensor, contract_mode, frobenius
 from latensor.tensors.operands import check_factors, check_operands, check_replacement
@@ -37,7 +38,7 @@ from latensor.value_files import DECOMPOSITION, storable, write_value
 @storable
 @holds_guests
 @dataclass(frozen=True, eq=False, repr=False)
-class TensorTrain:
+class TensorTrain(Presented):
     """T[i, j, ..., k] = G_1[i] G_2[j] ... G_N[k], a product of matrices (Oseledets 2011).
 
     The memory is linear in the order, and sums, products, norms and contractions cost no more

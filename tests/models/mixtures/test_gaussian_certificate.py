@@ -139,7 +139,7 @@ def test_two_gaussians_of_uniform_numbers_are_stable_and_do_not_fit():
 def test_the_fit_is_not_said_where_it_is_not_known():
     rows = np.random.default_rng(0).normal(size=(300, 2))
     few = lt.GaussianMixture(2, max_iter=1, random_state=0)
-    with pytest.warns(Warning):
+    with pytest.warns(lt.ConvergenceWarning):
         few.fit(rows)
     holes = np.where(np.arange(600).reshape(300, 2) % 7 == 0, np.nan, rows)
     for model in (few, lt.GaussianMixture(1, random_state=0).fit(holes)):

@@ -59,6 +59,7 @@ def test_sums_of_capped_counts_are_those_of_capped_documents(kind):
     assert np.array_equal(capped(batch, 2 * caps).rows.toarray(), np.minimum(counts, 2 * caps))
 
 
+@pytest.mark.slow
 def test_bursts_need_not_hide_planted_topics(tmp_path):
     # Caps help, and are no cure: of the corpora of seeds 0 to 2 they find 1, 6 and 8 topics, where
     # 1, 1 and 3 are found without. This is the one in which they find all.

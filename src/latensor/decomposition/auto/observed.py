@@ -21,6 +21,7 @@ import scipy.sparse.linalg
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.constrained import Constraints
+from latensor.decomposition.optimize.iteration import SLOW
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
 from latensor.decomposition.optimize.solves import solve_gram
@@ -145,9 +146,10 @@ def _within_subspaces(
     for _ in range(_STARTS):
         inside = [rng.standard_normal((rank, min(width, u.shape[1]))) for u in bases]
         trial = _sweep_inside(part, bases, inside, _FIRST_SWEEPS)
+        agree = best is not None and abs(trial[1] - best[1]) <= SLOW * best[1]
         if best is None or trial[1] < best[1]:
             best = trial
-        if best[1] <= observed.epsilon * part.squared_norm:
+        if agree or best[1] <= observed.epsilon * part.squared_norm:
             break
     assert best is not None
     inside = best[0]
@@ -203,7 +205,10 @@ def _annealed(
     point = Point(balanced(factors), (), np.inf)
     for lift in _RIDGES:
         sweeps = Sweeps(observed, None, 0.0, constraints.nonnegative, float(lift))
-        point = replace(sweeps.start(balanced(point.factors)))
+        point = sweeps.start(balanced(point.factors))
         for _ in range(_SWEEPS_PER_RIDGE):
+            before = point.loss
             point = sweeps.sweep(point)
+            if abs(before - point.loss) <= SLOW * before:
+                break
     return balanced(point.factors)

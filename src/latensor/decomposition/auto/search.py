@@ -10,11 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import cycle
 
-from latensor.decomposition.auto.converge import converge
+from latensor.decomposition.auto.converge import LARGEST_RANK, converge
 from latensor.decomposition.auto.core import Core, Fit
 from latensor.decomposition.auto.replace import misplaced, replace_components
 from latensor.decomposition.optimize.iteration import ROUGH
 from latensor.decomposition.optimize.multistart import Multistart
+from latensor.decomposition.result import Status
 
 # Fractions of the components that trials replace in turn: all of them at random, the cheapest to
 # miss. Where a fifth is too few half of them get out of a swamp of collinear components; half alone
@@ -22,7 +23,9 @@ from latensor.decomposition.optimize.multistart import Multistart
 _FRACTIONS = (1.0, 0.2, 1.0, 0.5)
 # Trials in a row that gain nothing: then the search has stopped paying.
 _FRUITLESS = 4
-# Entries times rank up to which a tensor that could not be compressed is worth other starts.
+# Entries times rank up to which a tensor that could not be compressed is worth other starts though
+# its fit has converged; one that sits in a swamp always is, where another start may take a tenth of
+# the time.
 _SMALL_TENSOR = 1 << 18
 
 
@@ -30,8 +33,9 @@ def improved(core: Core, fit: Fit, thorough: bool) -> Fit:
     """A better fit of a core, where looking for one is worth it; else the same one."""
     if core.monitor.ended is not None or core.accepts(fit) or core.rank == 1 or core.overfitted:
         return fit
-    work = core.problem.tensor.size * core.rank
-    if not thorough or not (core.cheap or work <= _SMALL_TENSOR):
+    small = core.cheap or core.problem.tensor.size * core.rank <= _SMALL_TENSOR
+    swamp = fit.status is Status.MAX_ITER and core.rank <= LARGEST_RANK
+    if not thorough or not (small or swamp):
         return fit
     rule = Multistart(ROUGH, 2, _FRUITLESS, base=core.monitor.base)
     found = rule.search(fit, _others(core, fit)).state

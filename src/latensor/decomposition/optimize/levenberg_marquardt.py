@@ -27,7 +27,7 @@ from latensor.decomposition.result import Status
 _ATTEMPTS = 6
 _INNER_TOLERANCE = 1e-2
 # Unknowns up to which a Cholesky factorization costs less than some sixty products with J'J.
-_DIRECT = 300
+DIRECT = 300
 # Damping relative to the mean diagonal of J'J: at the start, and at a start near an optimum. It
 # stays between rounding and its inverse, so that steps from a point that has converged are finite.
 _FIRST, UNDAMPED = 1e-3, 1e-6
@@ -194,7 +194,7 @@ class LevenbergMarquardt:
             alone, gain = inside.outside(damping)
             x, promised = self._solve(inside.system, damping, max_inner, tolerance, most - gain)
             return inside.expand(x) + alone, promised + gain
-        if system.gradient.size <= _DIRECT:
+        if system.gradient.size <= DIRECT:
             x = _solved(system.matrix, damping, -system.gradient)
             if x is not None:
                 slope = float(np.vdot(x, system.gradient).real)

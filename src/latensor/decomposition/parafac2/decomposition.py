@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
@@ -33,6 +34,9 @@ from latensor.decomposition.setup import check_limits
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.parafac2 import Parafac2Tensor
 from latensor.value_files import storable
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.parafac2_certificate import Parafac2Certificate
 
 _STARTS = 10
 # Sweeps of all starts, then of the best of them; the best one goes on to the end.
@@ -65,6 +69,7 @@ class Parafac2Decomposition(FittedTensor):
         of several, another seed may find others
     mode_labels : one ModeLabels (`name`, `values`) for slices, rows and columns, where the slices
         were a mapping or data frames; figures show them
+    n_observed : int or None, the number of observed entries where there was a mask
     """
 
     tensor: Parafac2Tensor
@@ -75,6 +80,14 @@ class Parafac2Decomposition(FittedTensor):
     n_starts: int
     n_agreed: int
     mode_labels: tuple[ModeLabels, ...] | None = field(default=None, repr=False)
+    n_observed: int | None = field(default=None, repr=False)
+
+    @cached_property
+    def certificate(self) -> Parafac2Certificate:
+        """How far the components can be trusted, worked out when it is first read."""
+        from latensor.diagnostics.parafac2_certificate import certify_parafac2
+
+        return certify_parafac2(self)
 
     @property
     def weights(self) -> Array:
@@ -179,7 +192,10 @@ def parafac2(
     with one_blas_thread():
         (tensor, residual), status, tried, agreed = fit.run(given, int(n_starts))
     history = np.array(monitor.history)
-    return Parafac2Decomposition(tensor, residual, len(history), status, history, tried, agreed)
+    seen = None if request.masks is None else sum(int(np.sum(m)) for m in request.masks)
+    return Parafac2Decomposition(
+        tensor, residual, len(history), status, history, tried, agreed, n_observed=seen
+    )
 
 
 @dataclass(frozen=True)

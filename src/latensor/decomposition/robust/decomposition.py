@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from math import prod
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,14 +22,20 @@ from latensor.decomposition.robust.low_rank import Fit, parameters
 from latensor.decomposition.robust.search import fit_any, fit_given
 from latensor.decomposition.setup import ONE_THREAD, as_tensor, truth_values, warn_of_zero
 from latensor.exceptions import ConvergenceWarning, InvalidInputError, warn_caller
+from latensor.presentation import Presented
 from latensor.tensors.cp import CPTensor
 from latensor.tensors.dense import DenseTensor
 from latensor.tensors.sparse import SparseTensor
 from latensor.tensors.tucker import TuckerTensor
+from latensor.value_files import DECOMPOSITION, storable, write_value
+
+if TYPE_CHECKING:
+    from latensor.diagnostics.robust_certificate import RobustCertificate
 
 
+@storable
 @dataclass(frozen=True, eq=False)
-class RobustDecomposition:
+class RobustDecomposition(Presented):
     """A low-rank tensor, gross errors and noise that add up to the data.
 
     Attributes
@@ -41,6 +50,7 @@ class RobustDecomposition:
     n_iter : int, steps of all stages
     status : Status; CONVERGED where most entries are met to rounding, or where two ways led to the
         same answer and its directions stand clear of the noise; UNCONFIRMED elsewhere
+    n_observed : int or None, the number of observed entries where there was a mask
     """
 
     low_rank: CPTensor | TuckerTensor
@@ -49,6 +59,23 @@ class RobustDecomposition:
     residual: float
     n_iter: int
     status: Status
+    n_observed: int | None = None
+
+    @cached_property
+    def certificate(self) -> RobustCertificate:
+        """How far both parts can be trusted, worked out when it is first read."""
+        from latensor.diagnostics.robust_certificate import certify_robust
+
+        return certify_robust(self)
+
+    def save(self, path: str | os.PathLike[str]) -> Path:
+        """Write it into a file that `lt.load` reads, without pickle.
+
+        Parameters
+        ----------
+        path : file to write; an interrupted run leaves the old one or none
+        """
+        return write_value(path, self, DECOMPOSITION)
 
     @property
     def rank(self) -> int | tuple[int, ...]:
@@ -133,7 +160,8 @@ def robust_pca(
     largest = float(np.abs(host).max())
     warn_of_zero(largest)
     if largest == 0.0:
-        return _zero(data.reference, tuple(data.shape), ranks)
+        seen = None if observed is None else int(observed.sum())
+        return replace(_zero(data.reference, tuple(data.shape), ranks), n_observed=seen)
     exponent = int(np.frexp(largest)[1])
     values = np.ldexp(host.astype(np.float64), -exponent)
     entries = Entries(values, observed, machine_epsilon(data.reference) > 1e-10)
@@ -232,7 +260,8 @@ def _result(
             like(core, reference), tuple(like(u, reference) for u in fit.factors)
         )
     noise = 0.0 if fit.assessment.exact else float(np.ldexp(fit.assessment.noise, exponent))
-    return RobustDecomposition(low_rank, sparse, noise, residual, n_iter, status)
+    seen = None if entries.observed is None else int(entries.observed.sum())
+    return RobustDecomposition(low_rank, sparse, noise, residual, n_iter, status, seen)
 
 
 def _zero(
