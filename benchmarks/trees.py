@@ -1,10 +1,11 @@
 """Latent trees beside neighbour joining: Robinson-Foulds distance to the truth and CPU time.
 
-    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--rows 0,2,..] [--write]
+    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--first 0] [--rows 0,2,..] [--write]
 
 Neighbour joining (scikit-bio's where it is installed, ours otherwise) reads log-determinant
 distances, and those of the rate matrix that ours are taken from; so do spectral neighbour joining
-and interchanges. Columns are in random order, so that ties help nobody.
+and interchanges. The last column goes on with interchanges by the likelihood under that rate
+matrix, as `LatentTree` does. Columns are in random order, so that ties help nobody.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,13 +27,14 @@ except ImportError:
 from benchmarks.tables import put
 from latensor import LatentTree
 from latensor.datasets import make_tree
-from latensor.models.trees.affinity import correlation_affinity, logdet_affinity
+from latensor.models.trees.affinity import correlation_affinity, fitted_lengths, logdet_affinity
 from latensor.models.trees.joining import (
     balanced_interchange,
     neighbor_joining,
     spectral_neighbor_joining,
 )
 from latensor.models.trees.model import correlations_of
+from latensor.models.trees.rate_search import interchange_under_rates
 from latensor.models.trees.rates import common_rates
 from latensor.models.trees.sums import PairTables
 from latensor.moments.batch import Batch
@@ -71,7 +74,7 @@ DEGREES = (
 )
 
 
-def joined(known: Any) -> Any:
+def joined(known: Any, X: Any = None) -> Any:
     """Neighbour joining, scikit-bio's where it is installed."""
     if nj is None:
         return neighbor_joining(known.distances)
@@ -79,17 +82,27 @@ def joined(known: Any) -> Any:
     return parse_newick(str(nj(DistanceMatrix(known.distances, names))), names)[0]
 
 
-def spectral(known: Any) -> Any:
+def spectral(known: Any, X: Any = None) -> Any:
     """Spectral neighbour joining, then interchanges."""
     return balanced_interchange(spectral_neighbor_joining(known.values), known.distances)
 
 
+def likelier(known: Any, X: Any) -> Any:
+    """What LatentTree does: then interchanges by the likelihood, where there is a rate matrix."""
+    tree = spectral(known)
+    if known.rates is None:
+        return tree
+    tree = replace(tree, length=fitted_lengths(tree, known))
+    return interchange_under_rates(tree, X, np.ones(len(X)), known.rates.matrix)[0]
+
+
 # Columns: a method, and whether it reads log-determinants or what LatentTree reads.
-METHODS: dict[str, tuple[Callable[[Any], Any], bool]] = {
+METHODS: dict[str, tuple[Callable[[Any, Any], Any], bool]] = {
     "NJ, log-det": (joined, False),
     "spectral NJ + interchanges, log-det": (spectral, False),
     "NJ, our distances": (joined, True),
-    "latensor": (spectral, True),
+    "the same, our distances": (spectral, True),
+    "latensor": (likelier, True),
 }
 
 
@@ -105,23 +118,24 @@ def affinities(X: Any, model: str, k: int) -> tuple[Any, Any]:
     return known, known if rates is None else rates.affinity(known, pairs)
 
 
-def binary(n_seeds: int, chosen: list[int]) -> Iterator[str]:
+def binary(seeds: range, chosen: list[int]) -> Iterator[str]:
     """Topologies of binary trees."""
     yield "| tree, leaves, rows, model | tables s | " + " | ".join(METHODS) + " |"
     yield "|---|---|" + "---|" * len(METHODS)
     for shape, n, rows, model, k, gamma in (SETTINGS[place] for place in chosen):
         found: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
         tables = []
-        for seed in range(n_seeds):
+        for seed in seeds:
             data = make_tree(
                 rows, n, shape=shape, model=model, n_states=k, gamma=gamma, random_state=seed
             )
             start = time.process_time()
             known = affinities(data.X, model, k)
             tables.append(time.process_time() - start)
+            X = data.X.astype(np.int16) if model != "gaussian" else data.X
             for name, (method, ours) in METHODS.items():
                 start = time.process_time()
-                tree = method(known[ours])
+                tree = method(known[ours], X)
                 seconds = time.process_time() - start
                 found[name].append((robinson_foulds(tree, data.tree), seconds))
         cells = [
@@ -133,7 +147,7 @@ def binary(n_seeds: int, chosen: list[int]) -> Iterator[str]:
         yield f"| {name} | {np.median(tables):.2f} | " + " | ".join(cells) + " |"
 
 
-def degrees(n_seeds: int) -> Iterator[str]:
+def degrees(seeds: range) -> Iterator[str]:
     """Trees with nodes of any degree: binary ones beside those collapsed at level .05."""
     yield (
         "| tree, leaves, rows, model | binary | collapsed | found exactly | true edges kept | "
@@ -143,7 +157,7 @@ def degrees(n_seeds: int) -> Iterator[str]:
     for shape, n, model in DEGREES:
         for rows in (500, 2000, 10000):
             found = []
-            for seed in range(n_seeds):
+            for seed in seeds:
                 data = make_tree(rows, n, shape=shape, model=model, random_state=seed)
                 trees, start = [], time.process_time()
                 for level in (None, 0.05):
@@ -158,7 +172,7 @@ def degrees(n_seeds: int) -> Iterator[str]:
             told = "" if np.isnan(share).any() else f"{100 * share.mean():.0f} %"
             yield (
                 f"| {shape} {n}, {rows}, {model} | {one.mean():.3f} | {other.mean():.3f} | "
-                f"{exact.sum():.0f} of {n_seeds} | {told} | {wrong.sum():.0f} | "
+                f"{exact.sum():.0f} of {len(seeds)} | {told} | {wrong.sum():.0f} | "
                 f"{np.median(seconds):.2f} |"
             )
 
@@ -167,14 +181,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["binary", "degrees"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--rows", default=",".join(map(str, range(len(SETTINGS)))))
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     rows = [int(place) for place in options.rows.split(",")]
-    tables = {"binary": lambda n: binary(n, rows), "degrees": degrees}
+    seeds = range(options.first, options.first + options.seeds)
+    tables = {"binary": lambda: binary(seeds, rows), "degrees": lambda: degrees(seeds)}
     for part in options.parts:
         lines = []
-        for line in tables[part](options.seeds):
+        for line in tables[part]():
             print(line, flush=True)
             lines.append(line)
         if options.write:

@@ -21,6 +21,10 @@ class InvalidInputError(ValueError):
     """
 
 
+class InvalidTypeError(InvalidInputError, TypeError):
+    """Values of a type that cannot be read; scikit-learn raises a TypeError there."""
+
+
 class NotIdentifiableError(ValueError):
     """Valid input from which the requested answer cannot be determined.
 

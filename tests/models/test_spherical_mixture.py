@@ -235,7 +235,7 @@ def test_the_certificate_says_what_is_wrong_in_plain_words():
     many = make_spherical_mixture(2000, 2, 6, separation=6, random_state=5).samples
     beyond = SphericalGaussianMixture(6, random_state=0).fit(many).certificate_
     assert np.isnan(beyond.off_diagonal)
-    assert beyond.method == "overfit and merge, standardized + EM"
+    assert beyond.method == "many clusters merged (standardized) + EM"
     column = np.c_[planted.samples, np.full(3000, 7.0)]
     told = SphericalGaussianMixture(4, random_state=0).fit(column).certificate_
     assert told.constant_features == (10,)

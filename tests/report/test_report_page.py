@@ -338,6 +338,8 @@ def test_text_has_contrast_in_both_schemes(scheme, front, back):
         (class_in_words("SphericalGaussianMixture"), "Spherical Gaussian Mixture"),
         (class_in_words("CategoricalHMM"), "Categorical HMM"),
         (class_in_words("CPRegressor"), "CP Regressor"),
+        (class_in_words("MixtureOfRegressions"), "Mixture of Regressions"),
+        (class_in_words("NoisyOrNetwork"), "Noisy-Or Network"),
         (shorten("a  b\n c", 10), "a b c"),
         (shorten("abcdefghij", 5), "abcd…"),
     ],

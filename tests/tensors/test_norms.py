@@ -181,3 +181,12 @@ def test_extreme_scales(scale):
     assert lt.frobenius_norm(scaled) == pytest.approx(scale * once.norm(), rel=1e-12)
     thin = lt.CPTensor(None, (single[:, :1], single[:, :1] / single[0, 0]))
     assert lt.frobenius_norm(thin) == pytest.approx(3 * float(single[0, 0]), rel=1e-6)
+
+
+@pytest.mark.parametrize("n_samples", [5, 200])
+@pytest.mark.parametrize("scale", [1e-90, 1e90])
+def test_moments_of_extreme_samples_have_a_norm(scale, n_samples):
+    samples = np.random.default_rng(0).standard_normal((n_samples, 4))
+    norm = lt.frobenius_norm(lt.MomentTensor(samples * scale, order=3))
+    expected = float(lt.frobenius_norm(lt.MomentTensor(samples, order=3)))
+    assert float(norm) / scale**3 == pytest.approx(expected, rel=1e-10)

@@ -80,7 +80,8 @@ class MixtureCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return f"mixture of {self.n_components} in {self.n_features} features, by {self.method}"
+        by = "moments" if self.method == "moments" else "EM"
+        return f"mixture of {self.n_components} in {self.n_features} features, by {by}"
 
     @finding("Third moment")
     def _third_moment(self) -> Said | None:

@@ -83,6 +83,8 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     _takes_sparse: ClassVar[bool] = False
     _allows_missing: ClassVar[bool] = False
     _min_samples: ClassVar[int] = 1
+    # What an error says after targets that are text.
+    _for_labels: ClassVar[str] = "; for classes take a classifier"
     # What else the first batch says about the data: a spawned worker knows it too.
     _input_names: ClassVar[tuple[str, ...]] = ()
     # Attributes that two models must share to be merged.

@@ -14,7 +14,7 @@ from latensor.arrays.masked import unmasked
 from latensor.engines import LocalEngine, engine_of
 from latensor.estimation.sample_source import check_unmatched
 from latensor.estimation.samples import read_weights
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, InvalidTypeError
 from latensor.moments.batch import Kind
 from latensor.sources import DocumentSource, MatrixSource, as_source
 from latensor.sources.documents import document_shards, documents_in_memory
@@ -150,6 +150,8 @@ def read_counts(
     estimator: Any, documents: object, sample_weight: object = None, *, reset: bool
 ) -> tuple[Any, Any]:
     """Counts (n, V) as a canonical CSR array in float32 or float64, and weights or None."""
+    if documents is None:
+        raise InvalidInputError("X is None: give a matrix of counts, texts or a list of batches")
     documents = unmasked(documents, "X")
     if is_array(documents) and not is_numpy(documents):
         documents = to_host(documents)
@@ -164,6 +166,8 @@ def read_counts(
         )
     except ValueError as error:
         raise InvalidInputError(str(error)) from error
+    except TypeError as error:
+        raise InvalidTypeError(f"X holds values that are no numbers: {error}") from error
     if np.asarray(matrix.data if scipy.sparse.issparse(matrix) else matrix).dtype.kind == "c":
         raise InvalidInputError("Complex data not supported: X must hold counts")
     batches = list(MatrixSource(matrix, max(1, matrix.shape[0]), name="X"))

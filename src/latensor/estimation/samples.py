@@ -7,6 +7,7 @@ error texts are those its users know; arrays of other libraries stay where they 
 from __future__ import annotations
 
 import numbers
+from collections.abc import Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.utils.validation import check_array, validate_data
 from latensor.arrays import Array, describe, is_array, is_complex, is_numpy, like, resolve, to_host
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.masked import unmasked
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, InvalidTypeError
 from latensor.moments.batches import as_weights
 
 
@@ -55,10 +56,26 @@ def read_samples(
         else:
             array = validate_data(estimator, samples, reset=reset, **settings)
     except ValueError as error:
-        told = str(error)
-        raise InvalidInputError(f"{name}: {told}" if target else told) from error
+        raise InvalidInputError(_explained(estimator, error, samples, name, target)) from error
+    except TypeError as error:
+        raise InvalidTypeError(_explained(estimator, error, samples, name, target)) from error
     _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
     return array
+
+
+def _explained(estimator: Any, error: Exception, samples: object, name: str, target: bool) -> str:
+    """What scikit-learn or NumPy says about samples that are no numbers, with the cure."""
+    if isinstance(error, InvalidInputError):
+        return str(error)
+    if samples is None or isinstance(samples, str | bytes | Mapping | Set):
+        given = "None" if samples is None else f"a {type(samples).__name__}"
+        return f"{name} is {given}: give an array, a data frame or a source"
+    if isinstance(error, TypeError):
+        return f"{name} holds values that are no numbers: {error}"
+    if target:
+        text = getattr(estimator, "_for_labels", "") if "string to float" in str(error) else ""
+        return f"{name}: {error}{text}"
+    return str(error)
 
 
 def _check_entries(estimator: Any, array: Array, name: str) -> None:

@@ -86,17 +86,17 @@ def starts_of(
             # Both ways of merging often agree.
             if not any(np.array_equal(merged.means, other.means) for other in found):
                 found.append(merged)
-                kept = "" if power == 0 else ", rare kept"
-                result[f"overfit and merge, {name}{kept}"] = merged
+                kept = "" if power == 0 else ", small ones kept"
+                result[f"many clusters merged ({name}{kept})"] = merged
 
     if family.covariance_type == TIED:
         overfitted("standardized", sample.standardized, _POWERS)
         # Whitened by the covariance within, clusters are spherical (the step of discriminant
         # analysis).
-        first = result["overfit and merge, standardized"]
+        first = result["many clusters merged (standardized)"]
         within = np.linalg.solve(cholesky(first.covariances), points.rows.T).T
         labels = kmeans(within, points.weights, count, rng, _LLOYD)
-        result["k-means++ within"] = by_labels(family, points, labels, count)
+        result["k-means within clusters"] = by_labels(family, points, labels, count)
         return result
     if family.covariance_type in (DIAG, SPHERICAL):
         overfitted("standardized", sample.standardized, _POWERS)

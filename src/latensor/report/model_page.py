@@ -192,7 +192,7 @@ def _ending(model: Any) -> list[str]:
     words = []
     features = getattr(model, "n_features_in_", None)
     if features is not None:
-        words.append(f"{features:,} features")
+        words.append(f"{features:,} {_features(model)}")
     passes, status = int(getattr(model, "n_iter_", 0) or 0), getattr(model, "status_", None)
     if status is not None:
         words.append(str(status))
@@ -257,6 +257,17 @@ def _overview(model: Any, heading: str) -> Markup:
     )
 
 
+def _features(model: Any) -> str:
+    """What the columns of the data are called."""
+    return (
+        "nodes"
+        if hasattr(model, "membership_")
+        else "leaves"
+        if hasattr(model, "tree_")
+        else "features"
+    )
+
+
 def _figures(model: Any) -> dict[str, str]:
     """A few numbers that say how large things are."""
     found: dict[str, str] = {}
@@ -266,7 +277,7 @@ def _figures(model: Any) -> dict[str, str]:
     if isinstance(count, int | np.integer):
         found["components"] = str(count)
     if hasattr(model, "n_features_in_"):
-        found["features"] = f"{model.n_features_in_:,}"
+        found[_features(model)] = f"{model.n_features_in_:,}"
     return found
 
 
@@ -363,7 +374,9 @@ def _trust(model: Any) -> Markup | None:
             element("span", MARKS[s.level], class_="mark", aria_hidden="true"),
             element("span", TRUST[s.level].capitalize() + ": ", class_="unseen"),
             element(
-                "div", element("p", element("strong", s.topic)), element("p", sentence(s.text))
+                "div",
+                element("p", element("strong", s.topic[:1].upper() + s.topic[1:])),
+                element("p", sentence(s.text)),
             ),
             class_=s.level,
         )

@@ -31,7 +31,8 @@ def counted(number: int, one: str, many: str | None = None) -> str:
 def class_in_words(name: str) -> str:
     """The name of a class as a heading: Gaussian HMM, PARAFAC2 Decomposition."""
     words = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)
-    return " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
+    written = " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
+    return written.replace(" Of ", " of ").replace("Noisy Or", "Noisy-Or")
 
 
 def sentence(text: str) -> str:

@@ -9,7 +9,7 @@ import scipy.sparse
 
 from latensor.arrays import is_array, read_numpy, to_host
 from latensor.arrays.masked import unmasked
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import InvalidInputError, InvalidTypeError
 
 
 def read_graph(given: Any) -> tuple[Any, list[Any] | None]:
@@ -37,7 +37,11 @@ def read_graph(given: Any) -> tuple[Any, list[Any] | None]:
     given = unmasked(given, "adjacency")
     array = np.asarray(to_host(given)) if is_array(given) else read_numpy(given, "adjacency")
     if array.dtype.kind == "O" and array.ndim == 2:
-        array = array.astype(np.float64)
+        try:
+            array = array.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            kind = InvalidTypeError if isinstance(error, TypeError) else InvalidInputError
+            raise kind(f"adjacency holds values that are no numbers: {error}") from error
     if array.dtype.kind == "c":
         raise InvalidInputError("Complex data not supported: adjacency holds complex numbers")
     if array.dtype.kind not in "biuf" or array.ndim != 2:

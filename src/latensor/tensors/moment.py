@@ -26,6 +26,7 @@ from latensor.arrays import (
 )
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.dense import frobenius, is_extreme
 from latensor.tensors.factored import FactoredTensor
 from latensor.tensors.moment_subspace import Projection, projected
 
@@ -267,10 +268,14 @@ class MomentTensor(FactoredTensor):
                 self._estimate = float(np.sqrt(self.projected(widths).squared_norm))
             return like(np.asarray(self._estimate), self.reference)
         entries = float(np.prod([float(d) for d in self.shape]))
-        if entries <= _SMALL and entries <= self.n_terms * sum(self.shape):
-            xp = self._namespace
-            return xp.linalg.vector_norm(xp.reshape(self.to_dense(), (-1,)))
-        return super().norm()
+        if entries > _SMALL:
+            return super().norm()
+        if entries > self.n_terms * sum(self.shape):
+            with np.errstate(over="ignore", under="ignore", invalid="ignore"):
+                norm = super().norm()
+            if not is_extreme(norm):
+                return norm
+        return frobenius(self._namespace, self.to_dense())
 
 
 def in_batches(samples: Any) -> bool:

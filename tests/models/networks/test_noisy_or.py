@@ -75,7 +75,9 @@ def test_causes_that_share_all_features_are_told_apart(seed):
     assert np.abs(found.components[order] - components).max() < 1e-7
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(
+    "seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(10, 20))]
+)
 def test_em_stays_at_exact_parameters_and_returns_to_them(seed):
     rng = np.random.default_rng(seed)
     state = NoisyOrState(

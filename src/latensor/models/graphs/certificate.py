@@ -21,6 +21,15 @@ from latensor.value_files import storable
 _GAIN, _CHANCE = 2.0, 1.2
 
 
+# Where the memberships began that were kept.
+_STARTS = {
+    "tensor": "from the tensor of stars",
+    "spectral": "from clusters of eigenvectors",
+    "random walk": "from clusters of a random walk",
+    "corners": "from corners of the eigenvectors",
+}
+
+
 @storable
 @dataclass(frozen=True)
 class CommunityCertificate(Findings):
@@ -60,7 +69,8 @@ class CommunityCertificate(Findings):
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
         many = "communities" if self.n_components > 1 else "community"
-        return f"{self.n_components} {many} of {self.n_nodes:,} nodes, from a {self.method} start"
+        start = _STARTS.get(self.method, f"from a {self.method} start")
+        return f"{self.n_components} {many} of {self.n_nodes:,} nodes, {start}"
 
     @finding("Size")
     def _size(self) -> Said:

@@ -70,8 +70,14 @@ class GaussianMixtureCertificate(MixtureCertificate):
     def _start(self) -> Said | None:
         if self.n_components == 1:
             return None
-        moves = f", {self.n_moves} split and merge move(s)" if self.n_moves else ""
-        return GOOD, f"{self.method}{moves}."
+        began = self.method.removesuffix(" + EM")
+        moves = "" if self.n_moves == 1 else "s"
+        then = (
+            f"; {self.n_moves} move{moves} split one component and merged two"
+            if self.n_moves
+            else ""
+        )
+        return GOOD, f"EM began from {began}{then}."
 
     @finding("Evidence")
     def _evidence(self) -> Said | None:

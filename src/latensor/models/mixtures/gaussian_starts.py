@@ -176,8 +176,8 @@ def imputed_starts(
         chosen = coordinates.whitened if family.covariance_type == FULL else None
         chosen = coordinates.standardized if chosen is None else chosen
         many = overfit(family, points, chosen, count, rng)
-        for power, kept in ((0.0, ""), (0.5, ", rare kept")):
-            starts[f"overfit and merge, imputed {number}{kept}"] = merge_down(
+        for power, kept in ((0.0, ""), (0.5, ", small ones kept")):
+            starts[f"many clusters merged (imputed {number}{kept})"] = merge_down(
                 family, many, count, power
             )
     return starts

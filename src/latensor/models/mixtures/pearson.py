@@ -72,7 +72,7 @@ class PearsonCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return f"two Gaussians on a line, by {self.method}"
+        return f"two Gaussians on a line, by {'moments' if self.method == 'moments' else 'EM'}"
 
     @finding("Moments")
     def _roots(self) -> Said:

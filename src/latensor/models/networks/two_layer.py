@@ -238,6 +238,8 @@ class TwoLayerNetwork(RegressorMixin, TwoLayerEstimator):  # type: ignore[misc]
     0.99
     """
 
+    _for_labels: ClassVar[str] = "; for classes take TwoLayerClassifier"
+
     def predict(self, X: object) -> Array:
         """The mean of y (n,), or (n, outputs), in the library of `X`."""
         array, rows = self._read_new(X)

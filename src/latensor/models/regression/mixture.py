@@ -113,6 +113,7 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
     reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
 
     _min_samples: ClassVar[int] = 2
+    _for_labels: ClassVar[str] = "; code two labels as 0 and 1, and give link='logit'"
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
     _input_names: ClassVar[tuple[str, ...]] = ("_n_targets",)

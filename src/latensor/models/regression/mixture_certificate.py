@@ -77,10 +77,8 @@ class RegressionMixtureCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return (
-            f"mixture of {self.n_components} regressions on {self.n_features} features, by "
-            f"{self.method}"
-        )
+        by = "moments" if self.method == "moments" else "EM"
+        return f"mixture of {self.n_components} regressions on {self.n_features} features, by {by}"
 
     @finding("Samples")
     def _samples(self) -> Said:

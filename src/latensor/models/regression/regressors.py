@@ -128,6 +128,8 @@ class CPRegressor(CPRank, TensorRegressor):
     (3.0, 1.0)
     """
 
+    _for_labels: ClassVar[str] = "; for classes take CPClassifier"
+
 
 @dataclass(eq=False, repr=False)
 class TuckerRegressor(TuckerRanks, TensorRegressor):
@@ -161,3 +163,5 @@ class TuckerRegressor(TuckerRanks, TensorRegressor):
     >>> bool(lt.TuckerRegressor((2, 2)).fit(X, y).score(X, y) > 0.99)
     True
     """
+
+    _for_labels: ClassVar[str] = "; for classes take TuckerClassifier"

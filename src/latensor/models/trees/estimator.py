@@ -108,8 +108,10 @@ class LatentTree(
     topology : "auto" (spectral neighbour joining, then interchanges), "snj", "nj" (neighbour
         joining), or a tree in Newick's format whose names are those of the columns, or their
         numbers
-    interchange : "distance", or "likelihood" to try those that the bootstrap leaves undecided, and
-        moves of subtrees around them, by EM too (symbols)
+    interchange : "auto" for those that shorten the tree and then, where one rate matrix serves all
+        pairs of leaves, those that raise the likelihood under it (symbols); "distance" for the
+        former only; "likelihood" to try also those that the bootstrap leaves undecided, and moves
+        of subtrees around them, by EM with a table of its own on every edge (symbols)
     n_symbols : int or None, how many symbols there are; None to take the first batch's word
     shrinkage : "auto" (chosen on held-out sites), or the pseudo-count that EM adds to every row of
         a table
@@ -156,7 +158,7 @@ class LatentTree(
     _: KW_ONLY
     family: str = parameter("auto", Choice(("auto", CATEGORICAL, GAUSSIAN)))
     topology: str = "auto"
-    interchange: str = parameter("distance", Choice(("distance", "likelihood")))
+    interchange: str = parameter("auto", Choice(("auto", "distance", "likelihood")))
     n_symbols: int | None = parameter(None, Choice((None,)), Interval(numbers.Integral, 2))
     shrinkage: float | str = parameter("auto", Choice(("auto",)), AT_LEAST_ZERO)
     support: str | None = parameter("local", Choice(("local", "bootstrap", None)))

@@ -24,6 +24,7 @@ from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
+from latensor.models.trees.rate_search import interchange_under_rates
 from latensor.models.trees.rates import common_rates, shape_of
 from latensor.models.trees.read_off import (
     lengths_state,
@@ -44,6 +45,7 @@ from latensor.models.trees.sums import (
     PairTables,
     TripleTables,
 )
+from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Grouped, Joint
 from latensor.refinement.em import Refinement, best_start, em
 from latensor.refinement.family import Statistics
@@ -134,6 +136,7 @@ class CategoricalTreeModel(Model[TreeState]):
         evidence = {
             "starts": starts,
             "affinity": affinity,
+            "marginals": pairs.marginals,
             "n_samples": pairs.weight,
             "condition": weakest,
             "common_names": self.n_states == self.n_symbols and names_agree(pairs, affinity),
@@ -149,7 +152,7 @@ class CategoricalTreeModel(Model[TreeState]):
         return self.row_limit
 
     def search(self, frame: Frame, search_: Search[TreeState]) -> Start[TreeState]:
-        starts: Mapping[str, TreeState] = search_.evidence["starts"]
+        starts, n_moves = self._likelier_starts(search_.evidence, search_.sample)
         centre, common = starts["lengths"], search_.evidence["common_names"]
         if common:
             shrinkage = self._shrinkage(search_, centre)
@@ -166,20 +169,46 @@ class CategoricalTreeModel(Model[TreeState]):
         names, evidence = list(candidates), {"shrinkage": shrinkage}
         by_likelihood = self.interchange == "likelihood" and "(" not in self.topology
         if not search_.to_convergence or (len(names) == 1 and not by_likelihood):
-            return Start(candidates[names[0]], names[0], evidence=evidence)
+            return Start(candidates[names[0]], names[0], n_moves, evidence)
         best, em_fit = best_start(
             search_.fold, search_.family, list(candidates.values()), max_iter=_TRIAL_STEPS
         )
-        state, n_moves = em_fit.state, 0
+        state = em_fit.state
         if by_likelihood:
-            state, n_moves = interchange_by_likelihood(
+            state, more = interchange_by_likelihood(
                 state,
                 search_.evidence["affinity"],
                 search_.fold,
                 TreeFamily(self.n_symbols),
                 search_.sample.weight,
             )
+            n_moves += more
         return Start(state, names[best], n_moves, evidence)
+
+    def _likelier_starts(
+        self, evidence: Mapping[str, Any], sample: Batch
+    ) -> tuple[Mapping[str, TreeState], int]:
+        """States to start from, on a tree after interchanges under the rate matrix of all pairs.
+
+        Only where the sample holds all sites: distances of more would know better.
+        """
+        starts: Mapping[str, TreeState] = evidence["starts"]
+        affinity, tree = evidence["affinity"], starts["lengths"].tree
+        free = self.topology == "auto" and self.interchange != "distance" and self.collapse is None
+        whole = sample.weight >= evidence["n_samples"] * (1 - 1e-9)
+        if not (free and whole) or affinity.rates is None:
+            return starts, 0
+        tree, n_moves = interchange_under_rates(
+            tree, sample.rows, sample.weights, affinity.rates.matrix
+        )
+        if not n_moves:
+            return starts, 0
+        # Third moments were of the groups around other nodes: lengths alone are known of all.
+        tree = replace(tree, length=fitted_lengths(tree, affinity))
+        shape = shape_of(affinity)
+        return {
+            "lengths": lengths_state(tree, evidence["marginals"], self.n_states, shape)
+        }, n_moves
 
     def _shrinkage(self, search_: Search[TreeState], centre: TreeState) -> float:
         """The pseudo-count that predicts held-out sites best."""
@@ -206,13 +235,12 @@ class CategoricalTreeModel(Model[TreeState]):
         self, run: Run, frame: Frame, sums: Joint, answer: Answer[TreeState]
     ) -> Answer[TreeState] | None:
         """EM on the sample at hand, where all tables give another tree than the pilot's."""
-        at = sums["statistics"]
-        assert answer.state is not None
-        if set(answer.state.tree.splits()) == set(at.state.tree.splits()):
+        at, units = sums["statistics"], sums["sample"].units
+        centre = self._likelier_starts(answer.evidence, units)[0]["lengths"]
+        if set(centre.tree.splits()) == set(at.state.tree.splits()):
             return None
         family = at.family
-        fold = run.prepared(family, sums["sample"].units)
-        centre = answer.evidence["starts"]["lengths"]
+        fold = run.prepared(family, units)
         value = SHRINKAGE if isinstance(self.shrinkage, str) else float(self.shrinkage)
         refinement = Refinement(fold, family, fold, True, 200, 1e-6)
         refined = refinement.converge(shrunk(centre, centre, value))

@@ -29,6 +29,26 @@ _SHORTEST = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
+class RateMatrix:
+    """A reversible rate matrix diag(p)^-1/2 V diag(-rates) V' diag(p)^1/2.
+
+    Attributes
+    ----------
+    frequencies : (k,) p
+    vectors : (k, k) V, p^1/2 first
+    rates : (k,), 0 first; of mean one
+    shape : float, of the gamma distribution of rates over sites; infinite for equal rates
+    used : (k,), the symbols that any leaf has
+    """
+
+    frequencies: Any
+    vectors: Any
+    rates: Any
+    shape: float
+    used: Any
+
+
+@dataclass(frozen=True, eq=False)
 class CommonRates:
     """A reversible rate matrix that all pairs of leaves share, and what distances under it need.
 
@@ -40,6 +60,7 @@ class CommonRates:
     scores : (m, d^2), derivatives of the distances by the entries of the tables
     deviance : float, mean over pairs, of their tables from those of the model
     shape : float, of the gamma distribution of rates over sites; infinite for equal rates
+    matrix : RateMatrix, whose shape is the likeliest one, though distances may be of equal rates
     """
 
     distances: Any
@@ -48,6 +69,7 @@ class CommonRates:
     scores: Any
     deviance: float
     shape: float
+    matrix: RateMatrix
 
     def affinity(self, known: Affinity, pairs: PairProbabilities) -> Affinity:
         """The affinity of tables near those of the fit, by one step of scoring from its maxima."""
@@ -107,7 +129,10 @@ def common_rates(pairs: PairProbabilities, known: Affinity) -> CommonRates | Non
     if best is equal:
         return equal
     residuals = [_residual(rates.affinity(known, pairs)) for rates in (equal, best)]
-    return best if residuals[0] > max(1.0, residuals[1]) else equal
+    if residuals[0] > max(1.0, residuals[1]):
+        return best
+    # The distances of equal rates vary less; a likelihood of whole sites has no such choice.
+    return replace(equal, matrix=best.matrix)
 
 
 def _residual(affinity: Affinity) -> float:
@@ -132,6 +157,7 @@ class _Spectra:
     start : (m,), distances
     weights : (m,), large for near pairs
     values : (m, k - 1), of the tables along the eigenvectors other than the square root of p
+    vectors : (k, k), the square root of p first
     products, constant : (k - 1, k^2), (k^2,), tables of the eigenvectors, and that of p
     used : symbols that any leaf has, k of them
     n_symbols : int
@@ -142,6 +168,7 @@ class _Spectra:
     start: Any
     weights: Any
     values: Any
+    vectors: Any
     products: Any
     constant: Any
     used: Any
@@ -173,7 +200,16 @@ class _Spectra:
         constant = np.outer(frequencies, frequencies).ravel()
         flat = tables.reshape(len(i), -1)
         return cls(
-            flat, totals, start, weights, values, products, constant, used, pairs.tables.shape[2]
+            flat,
+            totals,
+            start,
+            weights,
+            values,
+            np.column_stack([root, vectors]),
+            products,
+            constant,
+            used,
+            pairs.tables.shape[2],
         )
 
     def fitted(self, shape: float) -> CommonRates:
@@ -205,7 +241,11 @@ class _Spectra:
         entries = (slopes / chances / information[:, None]).reshape(-1, *(len(self.used),) * 2)
         scores[:, self.used[:, None], self.used] = entries
         by_entry = scores.reshape(len(at), -1)
-        return CommonRates(at, information * self.totals, largest, by_entry, deviance, shape)
+        frequencies = self.vectors[:, 0] ** 2
+        all_rates = np.concatenate([[0.0], rates])
+        matrix = RateMatrix(frequencies, self.vectors, all_rates, shape, self.used)
+        information = information * self.totals
+        return CommonRates(at, information, largest, by_entry, deviance, shape, matrix)
 
     def _next_rates(self, rates: Array, chances: Array, by_rate: Array) -> Array:
         """A step of scoring for the rates, the distances given."""
