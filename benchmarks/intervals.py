@@ -5,7 +5,9 @@
 Every data set of a design is drawn anew. Coverage is the fraction of parameters whose interval
 holds the truth; width is the mean half-width over 1.96 times the standard deviation of the
 estimates over the data sets, the median over parameters of each kind. Of hidden Markov models,
-transitions stand under "weights" and emission probabilities under "means". "raw" is refine=0.
+transitions stand under "weights" and emission probabilities under "means", where the words of
+topics, coefficients of regressions, columns of mixings and effects of causes stand too. "raw" is
+refine=0. Entries of the truth that are NaN are not asked.
 """
 
 from __future__ import annotations
@@ -25,7 +27,14 @@ from latensor.datasets.sequences import draw_states, draw_symbols, stationary_di
 from latensor.exceptions import NotIdentifiableError
 
 Drawn = tuple[Any, dict[str, Any]]
-THIRD = ("variances", "covariances")
+# Parameters of a model that components are told apart by, and the columns of the table.
+MATCHED_BY = ("means", "emissionprob", "components", "coef", "mixing")
+COLUMNS = (
+    ("all",),
+    ("weights", "transmat", "prior"),
+    MATCHED_BY,
+    ("variances", "covariances", "leak"),
+)
 
 
 def _planted(seed: int, k: int, d: int, separation: float, spread: str) -> tuple[Any, Any, Any]:
@@ -133,6 +142,71 @@ def chain(n: int, kind: str) -> Callable[[int], Drawn]:
     return draw
 
 
+def documents(n: int, mixed: bool) -> Callable[[int], Drawn]:
+    """Documents of 60 words, 50 in the vocabulary, of four topics or of one topic each."""
+    k, vocabulary, length = 4, 50, 60
+    topics = np.random.default_rng(0).dirichlet(np.full(vocabulary, 0.3), k)
+    topics = 0.9 * topics + 0.1 / vocabulary
+    weights = np.linspace(0.5, 0.2, k)
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        if mixed:
+            words = rng.dirichlet(weights, n) @ topics
+            return rng.multinomial(length, words), {"components": topics}
+        labels = rng.choice(k, n, p=weights / weights.sum())
+        return rng.multinomial(length, topics[labels]), {"components": topics}
+
+    return draw
+
+
+def sources(n: int, noise: float) -> Callable[[int], Drawn]:
+    """Three sources of uniform and Laplace numbers in six sensors."""
+    mixing = np.linalg.qr(np.random.default_rng(0).standard_normal((6, 6)))[0][:, :3] * 2
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        uniform = rng.uniform(-np.sqrt(3), np.sqrt(3), (n, 1))
+        seen = np.hstack([uniform, rng.laplace(0, np.sqrt(0.5), (n, 2))])
+        rows = seen @ mixing.T + noise * rng.standard_normal((n, 6))
+        return rows, {"mixing": mixing.T}
+
+    return draw
+
+
+def regressions(n: int) -> Callable[[int], Drawn]:
+    """Two lines in four features."""
+    coef = np.array([[1.0, -1.0, 0.5, 0.0], [-1.0, 0.5, 1.0, 0.5]])
+    weights, variances = np.array([0.6, 0.4]), np.array([0.25, 0.16])
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        features, labels = rng.standard_normal((n, 4)), rng.choice(2, n, p=weights)
+        noise = np.sqrt(variances[labels]) * rng.standard_normal(n)
+        target = (features * coef[labels]).sum(axis=1) + noise
+        return (features, target), {"weights": weights, "coef": coef, "variances": variances}
+
+    return draw
+
+
+def causes(n: int) -> Callable[[int], Drawn]:
+    """Three causes, each of which acts on six of twelve symptoms."""
+    rng = np.random.default_rng(0)
+    acts = np.array([np.roll(np.arange(12) < 6, 4 * j) for j in range(3)])
+    effects = np.where(acts, rng.uniform(0.4, 0.9, (3, 12)), 0.0)
+    prior, leak = np.array([0.3, 0.25, 0.2]), np.full(12, 0.05)
+
+    def draw(seed: int) -> Drawn:
+        rng = np.random.default_rng(1000 + seed)
+        active = rng.random((n, 3)) < prior
+        silent = (1 - leak) * np.exp(active @ np.log1p(-effects))
+        rows = (rng.random((n, 12)) > silent).astype(float)
+        known = {"prior": prior, "components": np.where(acts, effects, np.nan), "leak": leak}
+        return rows, known
+
+    return draw
+
+
 DESIGNS: dict[str, tuple[Any, Callable[[int], Drawn], bool]] = {
     "spherical": (lt.SphericalGaussianMixture, gaussian(3, 4, 4000, 2.5, "spherical"), True),
     "diagonal": (lt.DiagonalGaussianMixture, gaussian(3, 9, 4000, 3.5, "diagonal"), True),
@@ -152,11 +226,24 @@ DESIGNS: dict[str, tuple[Any, Callable[[int], Drawn], bool]] = {
     ),
     "HMM, points": (lt.GaussianHMM, chain(6000, "points"), True),
     "HMM, symbols": (lt.CategoricalHMM, chain(12_000, "symbols"), True),
+    "single topics": (lt.SingleTopic, documents(2000, False), True),
+    "topics": (lt.LatentDirichletAllocation, documents(2000, True), True),
+    "sources": (lt.ICA, sources(4000, 0.3), True),
+    "regressions": (lt.MixtureOfRegressions, regressions(3000), True),
+    "noisy-or": (lt.NoisyOrNetwork, causes(8000), True),
 }
 
 
 def joined(value: Any) -> Any:
-    return np.hstack(value) if isinstance(value, list) else value
+    return np.hstack(value) if isinstance(value, list) else np.asarray(value)
+
+
+def shown(name: str, value: Any, signs: Any = None) -> Any:
+    """A parameter with a row for every component; of mixings with the signs (k,) of the truth."""
+    value = joined(value)
+    if name != "mixing":
+        return value
+    return value.T if signs is None else value.T * signs[:, None]
 
 
 def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float]]:
@@ -168,7 +255,7 @@ def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float
     for seed in range(n_sets):
         data, truth = draw(seed)
         more = {"refine": refine} if refines else {}
-        by = "means" if "means" in truth else "emissionprob"
+        by = next(each for each in MATCHED_BY if each in truth)
         if name != "pearson":
             more["n_components"] = len(truth[by])
         data = data if isinstance(data, tuple) else (data,)
@@ -177,19 +264,32 @@ def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float
             ends = model.intervals(*data)
         except NotIdentifiableError:
             continue
-        gaps = (truth[by][:, None] - joined(getattr(model, f"{by}_"))[None]) ** 2
-        matched = linear_sum_assignment(gaps.sum(axis=2))[1]
+        estimate, signs = shown(by, getattr(model, f"{by}_")), None
+        if by == "mixing":
+            inner = truth[by] @ estimate.T
+            signs = np.sign(inner[np.abs(inner).argmax(axis=0), np.arange(len(estimate))])
+            estimate = estimate * signs[:, None]
+        matched = linear_sum_assignment(
+            np.nansum((truth[by][:, None] - estimate[None]) ** 2, axis=2)
+        )[1]
         for parameter, value in truth.items():
             order: Any = matched
             if parameter == "transmat":
                 order = np.ix_(matched, matched)
             elif np.shape(value)[:1] != np.shape(truth[by])[:1]:
                 order = slice(None)
-            low, high = joined(ends[parameter].low)[order], joined(ends[parameter].high)[order]
-            inside.setdefault(parameter, []).append((low <= value) & (value <= high))
+            ordered = [
+                shown(parameter, each, signs)[order][~np.isnan(value)]
+                for each in (
+                    ends[parameter].low,
+                    ends[parameter].high,
+                    getattr(model, f"{parameter}_"),
+                )
+            ]
+            (low, high), asked = np.sort(ordered[:2], axis=0), value[~np.isnan(value)]
+            inside.setdefault(parameter, []).append((low <= asked) & (asked <= high))
             widths.setdefault(parameter, []).append((high - low) / 2)
-            found = joined(getattr(model, f"{parameter}_"))[order]
-            estimates.setdefault(parameter, []).append(found)
+            estimates.setdefault(parameter, []).append(ordered[2])
     found = {}
     for parameter, held in inside.items():
         spread = 1.96 * np.std(estimates[parameter], axis=0, ddof=1)
@@ -215,8 +315,7 @@ def main() -> None:
             start = time.process_time()
             found = measure(name, refine, options.sets)
             seconds = time.process_time() - start
-            columns = ("all",), ("weights", "transmat"), ("means", "emissionprob"), THIRD
-            each = [next((found[p] for p in names if p in found), None) for names in columns]
+            each = [next((found[p] for p in names if p in found), None) for names in COLUMNS]
             cells = ["" if c is None else f"{100 * c[0]:.1f} %, {c[1]:.2f}" for c in each]
             fit = "raw" if refine == 0 else "refined"
             row = [name, fit, f"{found['sets'][0]:.0f}", *cells, f"{seconds:.0f}"]

@@ -123,7 +123,7 @@ def networks() -> Iterator[tuple[str, Images, Callable[[], Any], int, int]]:
     yield "1-D convolutions, Japanese vowels", vowels(folder), along_time, 40, 270
     yield "words, BBC news", documents, lambda: words(n_words), 6, 500
     if images is not None:
-        yield "residual with batch normalization, MNIST", images, residual, 4, 300
+        yield "residual with batch normalization, MNIST", images, residual, 4, 1500
 
 
 def rows(first: int, seeds: int, only: str) -> Iterator[str]:

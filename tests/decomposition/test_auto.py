@@ -228,6 +228,21 @@ def test_target_is_met_and_saves_work(target):
 # Compression
 
 
+def test_a_target_within_what_converged_leaves_open_is_met():
+    """The first fit is far above the target, and ends within `tol` of it, above it."""
+    rng = np.random.default_rng([141, 100, 100, 100, 20])
+    factors = [np.linalg.qr(rng.standard_normal((100, 20)))[0] for _ in range(3)]
+    signal = CPTensor(rng.uniform(0.1, 1.0, 20), tuple(factors)).to_dense()
+    error = rng.standard_normal(signal.shape)
+    tensor = signal + 0.5 * np.linalg.norm(signal) / np.linalg.norm(error) * error
+    loose, tight = (decompose(tensor, 20, tol=tol).residual for tol in (1e-7, 1e-14))
+    target = 0.2 * loose + 0.8 * tight
+    assert tight < target < loose
+    found = decompose(tensor, 20, target=target)
+    assert found.residual <= target
+    assert found.status is Status.TARGET_REACHED
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("shape", [(60, 50, 40), (40, 60, 3), (90, 5, 4), (30, 25, 28, 3)])
 def test_compression_splits_the_squared_norm(shape, dtype):

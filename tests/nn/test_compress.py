@@ -9,6 +9,7 @@ torch = pytest.importorskip("torch")
 
 import latensor as lt  # noqa: E402
 from latensor.nn.narrowing import hidden_units, narrow  # noqa: E402
+from latensor.nn.refinement import _independent  # noqa: E402
 from latensor.nn.statistics import measure, patches  # noqa: E402
 from latensor.nn.truncation import Choice, spend, truncated  # noqa: E402
 
@@ -699,3 +700,31 @@ class Returns(torch.nn.Module):
 def test_networks_and_inputs_that_do_not_fit_each_other(model, x, match):
     with pytest.raises(lt.InvalidInputError, match=match):
         lt.nn.compress(model, 0.5, inputs=x)
+
+
+def test_many_inputs_are_refined_in_batches():
+    """What was learned holds on other inputs; batches of any sizes, the same twice."""
+    model, x = perceptron(), rows(1500)
+    with torch.no_grad():
+        y, others = model(rows(500, seed=3)), rows(500, seed=3)
+    loader = [x[:700], x[700:710], x[710:]]
+    rough, fine, again = (
+        lt.nn.compress(model, 0.2, inputs=loader, refine=steps) for steps in (0, 40, 40)
+    )
+    with torch.no_grad():
+        errors = [float((each(others) - y).norm()) for each in (rough, fine)]
+    assert errors[1] < 0.98 * errors[0]
+    assert torch.equal(again(others), fine(others))
+    assert all(p.grad is None for p in fine.parameters())
+
+
+def test_outputs_that_depend_on_the_batch_are_refined_over_all_inputs():
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(40, 60), torch.nn.BatchNorm1d(60, track_running_stats=False),
+        torch.nn.ReLU(), torch.nn.Linear(60, 10),
+    )  # fmt: skip
+    x = rows(1200).cumsum(0)
+    assert not _independent(model.eval(), x)
+    rough, fine = (lt.nn.compress(model, 0.3, inputs=x, refine=steps) for steps in (0, 10))
+    assert fine.report.output_error < rough.report.output_error

@@ -17,6 +17,7 @@ from latensor.diagnostics.findings import (
     finding,
     listed,
 )
+from latensor.diagnostics.fit import UNKNOWN_FIT, fit_closing, fit_finding
 from latensor.value_files import storable
 
 # Above this fraction of unexplained third moment the start from moments often failed (recipe of the
@@ -53,6 +54,9 @@ class MixtureCertificate(Findings):
     notes : tuple of str, what else the user should know
     in_halves : int, the number of components where both halves of the samples found all of them; 0
         where that was not tried
+    misfit : of the component whose rows are least like those of a Gaussian: p-value, number, and
+        fraction of its rows at other distances from its mean; NaN where it was not measured. It
+        says nothing about stability
     """
 
     n_components: int
@@ -68,6 +72,8 @@ class MixtureCertificate(Findings):
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     in_halves: int = 0
+    misfit: tuple[float, int, float] = UNKNOWN_FIT
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
     _inferred: ClassVar[frozenset[str]] = frozenset(
         {"Third moment", "Independent means", "Separation", "Shape", "Sample size"}
     )
@@ -76,6 +82,15 @@ class MixtureCertificate(Findings):
     def statements(self) -> tuple[Statement, ...]:
         """The findings, each with its topic, how good it is, and a sentence."""
         return (*super().statements, *(Statement("Note", CAUTION, note) for note in self.notes))
+
+    @property
+    def closing(self) -> str:
+        """What follows the verdict."""
+        return fit_closing(self.misfit)
+
+    @finding("Fit")
+    def _fit(self) -> Said | None:
+        return fit_finding(self.misfit)
 
     @property
     def headline(self) -> str:

@@ -149,6 +149,9 @@ class Model(Generic[State]):
     # Refits that intervals of a refined answer need, of resampled and of drawn units each; 0 where
     # it maximizes a likelihood, whose statistics say the same.
     n_refits: ClassVar[int] = 0
+    # Sets of units drawn from the model by which intervals of moments alone show their bias, where
+    # the read-off has any that matters.
+    n_draws: ClassVar[int] = 0
     # Whether `locally` refines streams too.
     refines_streams: ClassVar[bool] = False
 

@@ -1,6 +1,7 @@
 """Intervals for the parameters of a fitted model: a bootstrap of groups of units, by one fold.
 
-Of moments alone, resampled groups are read off anew. Of a refined fit, the EM step of resampled
+Of moments alone, resampled groups are read off anew; where such a read-off is biased, those of
+units drawn from the fitted model show by how much. Of a refined fit, the EM step of resampled
 statistics shows where their optimum lies: with J the Jacobian of an EM step at its fixed point, a
 step v stands for a move of (I - J)^-1 v. No refit, no label switching. Where refinement is no
 maximum of a likelihood, and biased, refits of resampled units show how much it varies, and refits
@@ -112,11 +113,13 @@ def resample(
     ranges : parameters that get intervals, and the values they can take
     match_by : the parameter by which components of resamples are told apart
     """
-    center = model.parameters(frame, model.presented(frame, answer.state))
+    center: Mapping[str, Array] = model.parameters(frame, model.presented(frame, answer.state))
     if answer.statistics is not None and model.n_refits:
         return _by_refits(run, model, frame, answer, settings, center, ranges, match_by)
     if answer.statistics is None:
         drawn = _by_moments(run, model, frame, answer, settings, center, match_by)
+        if model.n_draws:
+            center, drawn = _unbiased(run, model, frame, answer, center, drawn, match_by)
     else:
         order = model.order(frame, answer.state)
         drawn = [
@@ -159,6 +162,39 @@ def _by_moments(
             "determine the model: there are no intervals; give more samples or lower n_components"
         )
     return drawn
+
+
+def _unbiased(
+    run: Run,
+    model: Model[Any],
+    frame: Frame,
+    answer: Answer[Any],
+    center: Mapping[str, Array],
+    drawn: list[Mapping[str, Array]],
+    match_by: str,
+) -> tuple[Mapping[str, Array], list[Mapping[str, Array]]]:
+    """Estimates less their bias, as m sets of units drawn from the fitted model show it.
+
+    And the resamples, as much further from all groups as the bias is known to, (1 + 1/m)^1/2.
+    """
+    units, rng = run.fold("groups", _sample(run, model)).in_order(), run.rng("draws")
+    found = []
+    for _ in range(model.n_draws):
+        own = run.on(model.drawn_like(frame, answer.state, units, rng))
+        sums = own.fold("groups", Joint(model.moments(frame)))
+        state = model.read_near(frame, sums, rng, answer.state).state
+        if state is not None:
+            state = model.aligned(frame, state, center, match_by)
+            found.append(model.parameters(frame, state))
+    if 2 * len(found) < model.n_draws:
+        return center, drawn
+    wider = np.sqrt(1 + 1 / len(found))
+    middle = {name: 2 * c - np.mean([f[name] for f in found], axis=0) for name, c in center.items()}
+    first = drawn[0]
+    return middle, [
+        first,
+        *({name: first[name] + wider * (d[name] - first[name]) for name in d} for d in drawn[1:]),
+    ]
 
 
 def _by_statistics(

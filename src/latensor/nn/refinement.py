@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +13,16 @@ from latensor.nn.statistics import as_rows
 
 # Of the error at the start: a step that gains less is the last.
 _LEAST_GAIN = 1e-4
+# From here on batches in turn do more than steps over all inputs. A residual network, a tenth of
+# its weights, divergence from the original on other inputs, two seeds: 40 steps of L-BFGS over 300
+# inputs .080 and .047, 16 over 1,500 .078 in 2.7 times the time, 8 passes in batches over 1,500
+# .055 and .038 in the same time; 30 passes over 300 .092.
+_MANY_INPUTS = 1000
+_BATCH = 50
+# Passes in batches take the place of this many steps.
+_STEPS_PER_PASS = 5
+# First rate of Adam, of the root mean square of the parameter's entries; it goes to zero.
+_RATE = 2e-2
 
 
 def refine_outputs(
@@ -18,9 +30,9 @@ def refine_outputs(
 ) -> None:
     """Change the parameters of layers in place, so that outputs come closer to the original's.
 
-    L-BFGS on the squared error of the outputs, or for "cross_entropy" on the mean
-    Kullback-Leibler divergence from the original network's probabilities. What decreases neither
-    leaves the layers as they were.
+    On the squared error of the outputs, or for "cross_entropy" on the mean Kullback-Leibler
+    divergence from the original network's probabilities: by L-BFGS, or by Adam in batches where
+    there are many inputs. What decreases neither leaves the layers as they were.
 
     Parameters
     ----------
@@ -30,50 +42,30 @@ def refine_outputs(
     loss : as for `compress`
     steps : int
     """
-    entropy = loss == "cross_entropy"
     parameters = [p for name in names for p in small.get_submodule(name).parameters()]
     if not steps or not parameters:
         return
+    start = output_gap(small, original, batches, loss)
+    if not 0 < start < float("inf"):
+        return
+    entropy = loss == "cross_entropy"
     with torch.no_grad():
         targets = [_compared(original(batch), entropy) for batch in batches]
+
+    def error(batch: Any, target: Any) -> Any:
+        return _gap(_compared(small(batch), entropy), target, entropy)
+
     frozen = [p.requires_grad for p in parameters]
     before = [p.detach().clone() for p in parameters]
-    scale = 1.0
-
-    def error() -> float:
-        """The error over all batches; its gradient is added to the parameters."""
-        total = 0.0
-        for batch, target in zip(batches, targets, strict=True):
-            gap = _gap(_compared(small(batch), entropy), target, entropy)
-            (gap / scale).backward()
-            total += float(gap.detach()) / scale
-        return total
-
+    many = sum(map(len, batches)) >= _MANY_INPUTS and _independent(original, batches[0])
+    minimize = _by_batches if many else _by_steps
     try:
         for p in parameters:
             p.requires_grad_(True)
             p.data = p.data.contiguous()  # L-BFGS views gradients, which have the same layout
         with torch.enable_grad():
-            start = error()
-            if not 0 < start < float("inf"):
-                return
-            scale = start
-            optimizer = torch.optim.LBFGS(
-                parameters,
-                max_iter=steps,
-                history_size=20,
-                tolerance_grad=0.0,
-                tolerance_change=_LEAST_GAIN,
-                line_search_fn="strong_wolfe",
-            )
-
-            def closure() -> float:
-                optimizer.zero_grad()
-                return error()
-
-            optimizer.step(closure)
-            reached = error()
-        if not reached < 1:
+            minimize(parameters, batches, targets, error, start, steps)
+        if not output_gap(small, original, batches, loss) < start:
             with torch.no_grad():
                 for p, value in zip(parameters, before, strict=True):
                     p.copy_(value)
@@ -84,6 +76,71 @@ def refine_outputs(
             p.grad = None
 
 
+def _by_steps(
+    parameters: list[Any],
+    batches: list[Any],
+    targets: list[Any],
+    error: Callable[[Any, Any], Any],
+    scale: float,
+    steps: int,
+) -> None:
+    """L-BFGS on the error over all inputs."""
+    optimizer = torch.optim.LBFGS(
+        parameters,
+        max_iter=steps,
+        history_size=20,
+        tolerance_grad=0.0,
+        tolerance_change=_LEAST_GAIN,
+        line_search_fn="strong_wolfe",
+    )
+
+    def closure() -> float:
+        optimizer.zero_grad()
+        total = 0.0
+        for batch, target in zip(batches, targets, strict=True):
+            gap = error(batch, target) / scale
+            gap.backward()
+            total += float(gap.detach())
+        return total
+
+    optimizer.step(closure)
+
+
+def _by_batches(
+    parameters: list[Any],
+    batches: list[Any],
+    targets: list[Any],
+    error: Callable[[Any, Any], Any],
+    scale: float,
+    steps: int,
+) -> None:
+    """Adam, one pass over the inputs for every few steps; batches are drawn anew in each."""
+    generator = torch.Generator().manual_seed(0)
+    rates = [_RATE * float(p.detach().double().square().mean().sqrt()) for p in parameters]
+    groups = [{"params": [p], "lr": r} for p, r in zip(parameters, rates, strict=True) if r > 0]
+    optimizer = torch.optim.Adam(groups)
+    passes = -(-steps // _STEPS_PER_PASS)
+    total = passes * sum(-(-len(batch) // _BATCH) for batch in batches)
+    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total)
+    for _ in range(passes):
+        drawn = [torch.randperm(len(b), generator=generator).split(_BATCH) for b in batches]
+        pairs = [(k, rows) for k, some in enumerate(drawn) for rows in some]
+        for j in torch.randperm(len(pairs), generator=generator):
+            k, rows = pairs[j]
+            rows = rows.to(batches[k].device)
+            optimizer.zero_grad()
+            (error(batches[k][rows], targets[k][rows]) / scale).backward()
+            optimizer.step()
+            decay.step()
+
+
+def _independent(model: Any, batch: Any) -> bool:
+    """Whether outputs of an input do not depend on the others: no statistics of the batch."""
+    with torch.no_grad():
+        whole, alone = model(batch), model(batch[: max(2, len(batch) // 2)])
+    return bool(torch.allclose(whole[: len(alone)], alone, rtol=1e-2, atol=1e-2))
+
+
 def output_gap(small: Any, original: Any, batches: list[Any], loss: Any) -> float:
     """What `refine_outputs` makes small, over all inputs."""
     entropy, total = loss == "cross_entropy", 0.0
@@ -92,6 +149,21 @@ def output_gap(small: Any, original: Any, batches: list[Any], loss: Any) -> floa
             found, target = (_compared(m(batch), entropy).double() for m in (small, original))
             total += float(_gap(found, target, entropy))
     return total
+
+
+def distance(small: Any, original: Any, batches: list[Any], loss: Any) -> float:
+    """How far outputs are from the original's.
+
+    Their root mean square error relative to their standard deviation over the inputs; of
+    probabilities a bound of the mean total variation, the root of half their divergence.
+    """
+    gap = output_gap(small, original, batches, loss)
+    if loss == "cross_entropy":
+        return math.sqrt(max(gap, 0.0) / 2 / sum(map(len, batches)))
+    with torch.no_grad():
+        y = torch.cat([_compared(original(batch), False).double() for batch in batches])
+    size = float((y - y.mean(0)).square().sum())
+    return math.sqrt(gap / size) if size > 0 else math.inf
 
 
 def _gap(found: Any, target: Any, entropy: bool) -> Any:

@@ -9,6 +9,7 @@ labels. Sums are in double precision.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -21,9 +22,12 @@ from torch.nn import functional
 from latensor.exceptions import InvalidInputError
 from latensor.moments.second import Covariance, CovarianceAccumulator
 
-# Patches of one batch beyond this many are thinned out evenly: covariances of convolutions need 16
-# images, and have thousands of patches in each.
+# Patches beyond this many, of all inputs, are thinned out evenly: covariances of convolutions need
+# 16 images, and have thousands of patches in each.
 _MAX_PATCHES = 20_000
+# Inputs that go through the network together, whatever the size of the batches given: gradients
+# keep the activations of all layers.
+_TOGETHER = 250
 
 
 @dataclass
@@ -60,8 +64,15 @@ class LayerStatistics:
         return (known.covariance + torch.outer(known.mean, known.mean)) * self.positions
 
 
-def patches(layer: Any, x: Any) -> Any:
-    """Input patches (n, d) of a linear layer or convolution, in double precision."""
+def patches(layer: Any, x: Any, fraction: float = 1.0) -> Any:
+    """Input patches (n, d) of a linear layer or convolution, in double precision.
+
+    Parameters
+    ----------
+    layer : linear layer or convolution
+    x : its input
+    fraction : of all inputs that these are
+    """
     x = x.detach()
     if isinstance(layer, torch.nn.Linear):
         return x.reshape(-1, x.shape[-1]).double()
@@ -76,10 +87,23 @@ def patches(layer: Any, x: Any) -> Any:
         x = x[..., :: layer.dilation[axis]]
     # (batch, I, positions.., kernel..) -> (batch positions, I kernel)
     order = (0, *range(2, 2 + n), 1, *range(2 + n, 2 + 2 * n))
-    found = x.permute(order).reshape(-1, layer.weight[0].numel())
-    if len(found) > _MAX_PATCHES:
-        found = found[:: -(-len(found) // _MAX_PATCHES)]
-    return found.double()
+    return _thinned(x.permute(order), n + 1, fraction).flatten(1).double()
+
+
+def results(layer: Any, output: Any, fraction: float = 1.0) -> Any:
+    """Outputs (n, O) of a layer for these patches, in double precision."""
+    output = output.detach()
+    if isinstance(layer, torch.nn.Linear):
+        return output.reshape(-1, output.shape[-1]).double()
+    return _thinned(output.movedim(1, -1), output.ndim - 1, fraction).double()
+
+
+def _thinned(x: Any, n: int, fraction: float) -> Any:
+    """Entries of the first n dimensions as rows, evenly thinned out before anything is copied."""
+    size = math.prod(x.shape[:n])
+    step = max(1, math.ceil(size / (fraction * _MAX_PATCHES)))
+    places = torch.arange(0, size, step, device=x.device)
+    return x[torch.unravel_index(places, x.shape[:n])]
 
 
 def _margins(layer: Any) -> list[int]:
@@ -121,12 +145,13 @@ def batches_of(
             )
         if not len(given):
             continue
-        found.append(given[: limit - count].to(device))
-        if found[-1].is_inference():
-            found[-1] = found[-1].clone()
+        kept = given[: limit - count].to(device)
+        kept = kept.clone() if kept.is_inference() else kept
+        n_parts = -(-len(kept) // _TOGETHER)
+        found += kept.tensor_split(n_parts)
         if labelled:
-            labels.append(batch[1][: len(found[-1])].to(device))
-        count += len(found[-1])
+            labels += batch[1][: len(kept)].to(device).tensor_split(n_parts)
+        count += len(kept)
         if count >= limit:
             break
     if not count:
@@ -189,14 +214,16 @@ def measure(
             raise InvalidInputError(
                 f"layer {name!r} is used more than once in a forward pass: leave it out by skip="
             )
-        found[name].inputs.update(patches(layer, x))
+        found[name].inputs.update(patches(layer, x, fraction))
         outputs[name] = with_gradient(output)
         return output.clone()  # an activation in place would change what is differentiated
 
+    fraction, total = 1.0, sum(map(len, batches))
     generator = torch.Generator().manual_seed(seed)
     with torch.enable_grad(), watching(model, names, see):
         for k, batch in enumerate(batches):
             outputs.clear()
+            fraction = len(batch) / total
             result = model(batch.detach().requires_grad_(batch.is_floating_point()))
             if callable(loss):
                 value = loss(result, labels[k] if labels else None)

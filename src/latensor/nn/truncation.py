@@ -270,17 +270,16 @@ def _filled(layer: Any, values: dict[str, Any], bias: Any) -> Any:
 def calibrated(layer: Any, known: CrossCovariance) -> tuple[Any, Any, Any, Any]:
     """Weights for which a layer on compressed inputs gives the outputs of the original.
 
-    With x the original and z the compressed inputs, centred, W_t = W + W (E[x z'] - E[z z'])
-    (E[z z'] + rho I)^-1. Returns W_t, mean and covariance of z, and the mean of W x + b.
+    With y = W x + b the original outputs and z the compressed inputs, centred, W_t = W +
+    (E[y z'] - W E[z z']) (E[z z'] + rho I)^-1. Returns W_t, mean and covariance of z, and the mean
+    of y.
     """
-    W, x, z = matrix_of(layer), known.x_mean, known.y_mean
-    cross, P = known.cross_covariance, known.y_covariance
+    W, P = matrix_of(layer), known.y_covariance
     size = len(P)
     shift = _CALIBRATION_RIDGE * float(P.trace()) / size or 1.0
     ridged = P + shift * torch.eye(size, dtype=P.dtype, device=P.device)
-    moved = W + torch.linalg.solve(ridged, (W @ (cross - P)).T).T
-    target = W @ x + (0 if layer.bias is None else layer.bias.detach().double())
-    return moved, z, P, target
+    moved = W + torch.linalg.solve(ridged, (known.cross_covariance - W @ P).T).T
+    return moved, known.y_mean, P, known.x_mean
 
 
 def spend(

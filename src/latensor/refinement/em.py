@@ -239,6 +239,8 @@ class _Extrapolation(Generic[State]):
         self._family, self._steps = family, list(steps)
         self._longest = family.first_stretch if longest is None else longest
         self._n_given_up, self._n_paths, self._stretch = n_given_up, n_paths, 0.0
+        # The state after the last step, packed.
+        self._last: tuple[State | None, Any] = None, None
 
     def memory(self) -> tuple[Any, ...]:
         """All that later points depend on."""
@@ -246,7 +248,9 @@ class _Extrapolation(Generic[State]):
 
     def remember(self, at: State, after: State) -> None:
         """One more step."""
-        self._steps.append((self._family.pack(at), self._family.pack(after)))
+        first = self._last[1] if at is self._last[0] else self._family.pack(at)
+        self._last = after, self._family.pack(after)
+        self._steps.append((first, self._last[1]))
         # A path has two steps.
         most = max(2, min(_MOST_STEPS, _MOST_NUMBERS // (2 * len(self._steps[0][0]))))
         del self._steps[:-most]
@@ -260,6 +264,7 @@ class _Extrapolation(Generic[State]):
             step, bend = steps[:, -2], steps[:, -1] - steps[:, -2]
             length, curvature = float(np.linalg.norm(step)), float(np.linalg.norm(bend))
             if not curvature > 0 or length <= curvature:
+                self._n_paths = max(0, self._n_paths - 1)
                 return None
             self._stretch = min(length / curvature, self._longest)
             vector = points[:, -2] + 2 * self._stretch * step + self._stretch**2 * bend
@@ -278,7 +283,7 @@ class _Extrapolation(Generic[State]):
             if is_higher:
                 self._longest = max(self._longest, _GROWTH * self._stretch)
             else:
-                self._longest = max(self._family.first_stretch, self._longest / _GROWTH)
+                self._longest = max(_GROWTH, self._stretch / _GROWTH)
         else:
             self._n_given_up = 0 if is_higher else self._n_given_up + 1
             self._n_paths = self._n_given_up

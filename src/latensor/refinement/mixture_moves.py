@@ -27,9 +27,10 @@ from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.family import Family, State, Statistics
 
-# Passes before moves, after one, and how many of these at a time.
-_FIRST_PASSES, _MOVE_PASSES, _AT_A_TIME = 10, 12, 3
-# Passes that judge a split, and moves that are tried in full.
+# Passes before moves and after one, and how many times the expected gain these may have.
+_FIRST_PASSES, _MOVE_PASSES, _EXPECTED = 10, 12, 3.0
+# Passes that judge a split, and moves that are tried in full: of twelve judged by the likelihood of
+# the components they change, the best four led four failing fits no higher.
 _LOCAL_PASSES, _TRIES = 8, 4
 _AXIS_STEPS = 5
 # The level at which rows of a component are not normal along an axis.
@@ -110,7 +111,8 @@ def split_and_merge(
     for _ in range(2 * count if count >= 3 else 0):
         moved = _best_moves(family, sample, state)
         for trial in moved:
-            found, reached = _promising(family, sample, trial, value + _LEAST_GAIN)
+            goal = value + _LEAST_GAIN
+            found, reached = promising(family, sample, trial, _MOVE_PASSES, goal)
             bad = family.collapsed(found, weight).any()
             if reached > value + _LEAST_GAIN and not bad:
                 state, value, n_moves = found, reached, n_moves + 1
@@ -120,22 +122,31 @@ def split_and_merge(
     return state, value, n_moves
 
 
-def _promising(
-    family: GaussianFamily, sample: Points, state: MixtureState, goal: float
-) -> tuple[MixtureState, float]:
-    """Passes after a move, a few at a time as long as their gain could still reach the goal."""
-    value = -np.inf
-    for left in range(_MOVE_PASSES // _AT_A_TIME, 0, -1):
-        before = value
-        state, value = passes(family, sample, state, _AT_A_TIME)
-        # Gains decrease from pass to pass.
-        if value + left * (value - before) < goal:
+def promising(
+    family: Family[State], sample: Batch, state: State, n_passes: int, goal: float
+) -> tuple[State, float]:
+    """Plain passes of EM, as long as their gain could still reach the goal.
+
+    Gains decrease from pass to pass, about as the last two did (Aitken).
+    """
+    value, gain = -np.inf, np.inf
+    for left in range(n_passes, 0, -1):
+        before, last = value, gain
+        state, value = passes(family, sample, state, 1)
+        gain = value - before
+        rate = min(gain / last, 0.99) if gain > 0 and 0 < last < np.inf else 1.0
+        ahead = _EXPECTED * gain * rate / (1 - rate) if rate < 1 else np.inf
+        if value + min(left * gain, ahead) < goal or gain < _NOT_WORTH / _EXPECTED:
             break
     return state, value
 
 
 def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> list[MixtureState]:
-    """The most promising states one split and one merge away."""
+    """The most promising states one split and one merge away.
+
+    Passes over the rows of the components that are split and merged, all others fixed, come first:
+    they cost a fraction of passes over all.
+    """
     kind, count = family.covariance_type, len(state.weights)
     logs = family.joint(state, sample)
     largest = logs.max(axis=1)
@@ -144,7 +155,7 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     one, other = np.triu_indices(count, 1)
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     needed = (float(costs.min()) + _LEAST_EXPECTED) * sample.weight
-    moves: list[tuple[float, int, MixtureState, tuple[int, int]]] = []
+    moves: list[tuple[float, int, int, MixtureState, tuple[int, int]]] = []
     wide = np.zeros(count, dtype=bool)
     if kind not in (FULL, TIED):
         wide = spreads(family, sample, state) > EDGE_FACTOR
@@ -168,9 +179,13 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
             expected = gain / sample.weight - float(losses[p])
             if expected > _LEAST_EXPECTED:
                 places = int(firsts[p]), int(seconds[p])
-                moves.append((-expected, len(moves), wider, places))
+                moves.append((-expected, len(moves), split, wider, places))
     moves.sort(key=lambda move: move[:2])
-    return [_merged(family, wider, *places) for _, _, wider, places in moves[:_TRIES]]
+    adapted = [
+        _adapted(family, sample, wider, split, places, totals, fractions)
+        for _, _, split, wider, places in moves[:_TRIES]
+    ]
+    return [trial for trial, _ in sorted(adapted, key=lambda found: -found[1])]
 
 
 def fits(family: GaussianFamily, sample: Points, state: MixtureState) -> bool:
@@ -318,27 +333,85 @@ def _local(
 
     No more passes than may reach the gain that is `needed`.
     """
+    return _partial(family, sample, split(family, state, j, axis), totals, fraction, needed)
+
+
+def _partial(
+    family: GaussianFamily,
+    sample: Points,
+    part: MixtureState,
+    totals: Any,
+    fraction: Any,
+    needed: float = -np.inf,
+) -> tuple[MixtureState, float]:
+    """Components after passes over their rows, all others fixed, and the gain.
+
+    Parameters
+    ----------
+    part : the components, with their weights in the whole mixture
+    totals, fraction : (n,), log density of the rows before, and which fraction of it was that of
+        the components which these replace
+    needed : float, no more passes than may reach so much
+    """
     from latensor.refinement.gaussian_kernels._kernels import normalize_rows
 
-    rows = np.flatnonzero(fraction > _OWNED)
+    rows, count = np.flatnonzero(fraction > _OWNED), len(part.weights)
     points = sample.take(rows)
     rest = totals[rows] + np.log(np.maximum(1 - fraction[rows], 1e-300))
-    pair = split(family, state, j, axis)
     before = float(points.weights @ totals[rows])
     value = -np.inf
     for left in range(_LOCAL_PASSES, 0, -1):
-        logs = np.empty((len(rows), 3))
-        logs[:, :2] = family.joint(pair, points)
-        logs[:, 2] = rest
+        logs = np.empty((len(rows), count + 1))
+        logs[:, :-1] = family.joint(part, points)
+        logs[:, -1] = rest
         last, value = value, float(normalize_rows(logs, points.weights)) - before
         if value + left * (value - last) < needed:
             break
-        fractions = np.ascontiguousarray(logs[:, :2])
-        found = family.maximize(family.sums(pair, points, fractions), pair)
-        mass = float(fractions.sum()) / float(sample.weights.sum())
-        covariances = state.covariances if family.covariance_type == TIED else found.covariances
-        pair = MixtureState(found.weights * mass, found.means, covariances)
-    return pair, value
+        fractions = np.ascontiguousarray(logs[:, :-1])
+        found = family.maximize(family.sums(part, points, fractions), part)
+        mass = float(fractions.sum()) / sample.weight
+        tied = family.covariance_type == TIED
+        part = MixtureState(
+            found.weights * mass, found.means, part.covariances if tied else found.covariances
+        )
+    return part, value
+
+
+def _adapted(
+    family: GaussianFamily,
+    sample: Points,
+    wider: MixtureState,
+    split: int,
+    places: tuple[int, int],
+    totals: Any,
+    fractions: Any,
+) -> tuple[MixtureState, float]:
+    """Two components of k + 1 merged, those that changed adapted to the rest; and the gain.
+
+    Parameters
+    ----------
+    wider : k + 1 components, of which `split` and the last one are the halves of one before
+    places : the two that are merged
+    totals, fractions : (n,) and (n, k), log densities and responsibilities before
+    """
+    count = len(wider.weights) - 1
+    one, other = places
+    merged_ = _merged(family, wider, one, other)
+    old = sorted({split, one, other} - {count})
+    # Places after the second of the two is gone.
+    new = sorted({i - (i > other) for i in (split, count, one) if i != other})
+    covariances = merged_.covariances
+    tied = family.covariance_type == TIED
+    part = MixtureState(
+        merged_.weights[new], merged_.means[new], covariances if tied else covariances[new]
+    )
+    part, gain = _partial(family, sample, part, totals, fractions[:, old].sum(axis=1))
+    weights, means = merged_.weights.copy(), merged_.means.copy()
+    weights[new], means[new] = part.weights, part.means
+    if not tied:
+        covariances = covariances.copy()
+        covariances[new] = part.covariances
+    return MixtureState(weights / weights.sum(), means, covariances), gain
 
 
 def _expanded(

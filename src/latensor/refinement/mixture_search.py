@@ -11,14 +11,14 @@ from typing import Any, Generic, NamedTuple
 
 import numpy as np
 import scipy
-from scipy.special import logsumexp
 
+from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import DIAG, SPHERICAL, TIED, cholesky
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.refinement.family import Family, State
-from latensor.refinement.mixture_moves import passes, split_and_merge
+from latensor.refinement.mixture_moves import passes, promising, split_and_merge
 from latensor.refinement.mixture_starts import (
     Coordinates,
     by_labels,
@@ -144,10 +144,14 @@ def search(
     names = sorted(tried, key=rank)
     if len(names) > 1:
         names = names[: (len(names) + 1) // 2]
+        goal = -np.inf
         for name in names:
-            tried[name] = passes(
-                family, sample, tried[name][0], n_passes, accelerate=n_passes > _SECOND_PASSES
-            )
+            if n_passes > _SECOND_PASSES:
+                tried[name] = passes(family, sample, tried[name][0], n_passes, accelerate=True)
+            else:
+                # Those that cannot come up to the first are given up.
+                tried[name] = promising(family, sample, tried[name][0], n_passes, goal)
+                goal = max(goal, tried[name][1])
     best = min(names, key=rank)
     state, value = tried[best]
     n_moves = 0
@@ -163,9 +167,12 @@ def _alternative(
 ) -> State | None:
     """The first of other states that EM brings near to one and leaves another."""
     weight = float(sample.weights.sum())
+    if not others:
+        return None
+    known = _logs(family, sample, state)
 
     def is_near(other: State, errors: float) -> bool:
-        found = compared(family, sample, state, other)
+        found = _comparison(known, _logs(family, sample, other), sample.weights)
         return found.fraction > ANOTHER and found.errors < errors
 
     for other in others:
@@ -193,12 +200,23 @@ class Comparison(NamedTuple):
 
 def compared(family: Family[State], sample: Batch, state: State, other: State) -> Comparison:
     """Two states by what they say about prepared rows."""
-    weights = sample.weights
-    joint = [family.log_density(each, sample) for each in (state, other)]
-    counts = np.zeros((joint[0].shape[1], joint[1].shape[1]))
-    np.add.at(counts, tuple(logs.argmax(axis=1) for logs in joint), weights)
+    one, two = (_logs(family, sample, each) for each in (state, other))
+    return _comparison(one, two, sample.weights)
+
+
+def _logs(family: Family[State], sample: Batch, state: State) -> tuple[Array, Array]:
+    """Log densities (n,) of rows, and the component (n,) that each most likely is from."""
+    logs = family.log_density(state, sample)
+    largest = logs.max(axis=1)
+    totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
+    return totals, logs.argmax(axis=1)
+
+
+def _comparison(one: tuple[Array, Array], other: tuple[Array, Array], weights: Array) -> Comparison:
+    count = 1 + max(int(one[1].max()), int(other[1].max()))
+    counts = np.bincount(count * one[1] + other[1], weights, count**2).reshape(count, count)
     kept = counts[scipy.optimize.linear_sum_assignment(-counts)].sum() / weights.sum()
-    gains = logsumexp(joint[0], axis=1) - logsumexp(joint[1], axis=1)
+    gains = one[0] - other[0]
     total = float(weights @ gains)
     error = np.sqrt(weights @ (gains - total / weights.sum()) ** 2)
     return Comparison(total / max(float(error), np.finfo(float).tiny), 1 - float(kept))

@@ -245,3 +245,18 @@ def test_intervals_of_points_hold_the_truth():
             inside.append(((found[name].low <= value) & (value <= found[name].high)).mean())
     # Moments are noisier than the likelihood around whose answer they are laid.
     assert 0.8 < np.mean(inside) <= 1
+
+
+def test_intervals_of_transitions_from_moments_alone_know_their_bias():
+    inside = []
+    lengths = [100] * 60
+    for seed in range(4):
+        data = make_gaussian_hmm(
+            6000, 2, 3, transmat=TRANSMAT, means=[[0, 0], [3, 0], [0, 3]], random_state=seed
+        )
+        model = GaussianHMM(3, random_state=0, refine=0).fit(data.X, lengths)
+        found = model.intervals(data.X, lengths, n_resamples=60)["transmat"]
+        gaps = ((data.means[:, None] - model.means_[None]) ** 2).sum(axis=2)
+        order = np.ix_(*[linear_sum_assignment(gaps)[1]] * 2)
+        inside.append((found.low[order] <= data.transmat) & (data.transmat <= found.high[order]))
+    assert np.mean(inside) > 0.85

@@ -101,3 +101,66 @@ def test_an_optimum_beside_another_one(rng):
     assert ahead > 10
     assert 0.4 < moved < 0.6
     assert compared(family, points, wrong, right)[0] == pytest.approx(-ahead)
+
+
+def _fitted(kind, rows):
+    if kind == "pearson":
+        return lt.PearsonMixture(random_state=0).fit(rows[:, :1])
+    classes = {"diagonal": lt.DiagonalGaussianMixture, "round": lt.SphericalGaussianMixture}
+    if kind in classes:
+        return classes[kind](2, random_state=0).fit(rows)
+    return lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows)
+
+
+@pytest.mark.parametrize("kind", [*KINDS, "diagonal", "round", "pearson"])
+def test_rows_that_are_not_gaussian_are_called_so(kind):
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        centres = np.repeat([0.0, 5.0], [900, 600])[:, None]
+        levels = []
+        for noise in (rng.normal(size=(1500, 5)), rng.uniform(-1.7, 1.7, (1500, 5))):
+            found = _fitted(kind, centres + noise).certificate_
+            said = next(s for s in found.statements if s.topic == "Fit")
+            levels.append(said.level)
+            # Whether rows are Gaussian is said apart from how firmly components are determined.
+            assert said not in found.judged
+            assert ("does not describe" in str(found)) == (said.level != "good")
+        assert levels == ["good", "caution"]
+
+
+def test_two_gaussians_of_uniform_numbers_are_stable_and_do_not_fit():
+    rows = np.random.default_rng(0).random((3000, 1))
+    found = lt.PearsonMixture(random_state=0).fit(rows).certificate_
+    assert found.verdict == "stable"
+    assert found.misfit[0] < 1e-6
+    assert "not Gaussian" in str(found)
+
+
+def test_the_fit_is_not_said_where_it_is_not_known():
+    rows = np.random.default_rng(0).normal(size=(300, 2))
+    few = lt.GaussianMixture(2, max_iter=1, random_state=0)
+    with pytest.warns(lt.ConvergenceWarning):
+        few.fit(rows)
+    holes = np.where(np.arange(600).reshape(300, 2) % 7 == 0, np.nan, rows)
+    for model in (few, lt.GaussianMixture(1, random_state=0).fit(holes)):
+        assert np.isnan(model.certificate_.misfit[0])
+        assert "Fit" not in [s.topic for s in model.certificate_.statements]
+
+
+def test_components_that_fit_worst_are_numbered_as_they_are_shown():
+    rng = np.random.default_rng(0)
+    for at, size in ((0, 2000), (1, 600)):
+        uniform = rng.uniform(-3, 3, (size, 2)) + 10
+        rows = np.vstack([rng.normal(size=(1000, 2)), uniform])
+        model = lt.GaussianMixture(2, random_state=0).fit(rows)
+        assert np.abs(model.means_[at] - 10).max() < 1
+        assert model.certificate_.misfit[1] == at
+
+
+def test_repeated_rows_say_no_more_about_the_fit():
+    rows = np.random.default_rng(0).uniform(size=(150, 1))
+    once, thrice = (
+        lt.GaussianMixture(1, random_state=0).fit(np.repeat(rows, times, axis=0)).certificate_
+        for times in (1, 3)
+    )
+    np.testing.assert_allclose(once.misfit[0], thrice.misfit[0], rtol=1e-6)

@@ -85,8 +85,11 @@ def finish_on_tensor(task: Task, fit: Fit) -> Fit:
     fit = Fit(point.factors, point.loss)
     if monitor.ended is not None:
         return replace(fit, status=monitor.ended)
+    together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
+    fit = descend(problem, fit, task.tol, MOST_ITERATIONS, monitor, together, near=True)
     # A target within what CONVERGED leaves open is worth going on for, down to rounding.
     gap = fit.loss - monitor.target_loss()
-    tol = problem.epsilon if gap <= CONVERGED_STEPS * task.tol * fit.loss else task.tol
-    together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
-    return descend(problem, fit, tol, MOST_ITERATIONS, monitor, together, near=True)
+    if fit.status is not Status.CONVERGED or gap > CONVERGED_STEPS * task.tol * fit.loss:
+        return fit
+    further = descend(problem, fit, problem.epsilon, MOST_ITERATIONS, monitor, together, near=True)
+    return replace(further, status=monitor.ended or fit.status)

@@ -21,8 +21,10 @@ import scipy.sparse.linalg
 
 from latensor.arrays import Array
 from latensor.decomposition.auto.constrained import Constraints
+from latensor.decomposition.auto.core import Fit
 from latensor.decomposition.optimize.iteration import SLOW
 from latensor.decomposition.optimize.masked import Observed
+from latensor.decomposition.optimize.multistart import Multistart
 from latensor.decomposition.optimize.nonnegative import nonnegative_part
 from latensor.decomposition.optimize.solves import solve_gram
 from latensor.decomposition.optimize.sweeps import Point, Sweeps, balanced
@@ -142,24 +144,24 @@ def _within_subspaces(
     part = observed
     if len(observed.entries) > most:
         part = observed.take(np.sort(rng.choice(len(observed.entries), most, replace=False)))
-    best: tuple[list[Array], float] | None = None
-    for _ in range(_STARTS):
-        inside = [rng.standard_normal((rank, min(width, u.shape[1]))) for u in bases]
-        trial = _sweep_inside(part, bases, inside, _FIRST_SWEEPS)
-        agree = best is not None and abs(trial[1] - best[1]) <= SLOW * best[1]
-        if best is None or trial[1] < best[1]:
-            best = trial
-        if agree or best[1] <= observed.epsilon * part.squared_norm:
-            break
-    assert best is not None
-    inside = best[0]
+    trials = (
+        _sweep_inside(
+            part,
+            bases,
+            [rng.standard_normal((rank, min(width, u.shape[1]))) for u in bases],
+            _FIRST_SWEEPS,
+        )
+        for _ in range(_STARTS)
+    )
+    rule = Multistart(SLOW, enough=observed.epsilon * part.squared_norm)
+    inside = rule.search(next(trials), trials).state.factors
     while width < max(u.shape[1] for u in bases):
         width = max(int(_WIDENING * width), width + 1)
         sizes = [min(width, u.shape[1]) for u in bases]
-        inside = [
+        wider = [
             np.pad(a, ((0, 0), (0, s - a.shape[1]))) for a, s in zip(inside, sizes, strict=True)
         ]
-        inside, _ = _sweep_inside(observed, bases, inside, _SWEEPS)
+        inside = _sweep_inside(observed, bases, wider, _SWEEPS).factors
     return _outside(inside, bases)
 
 
@@ -169,7 +171,7 @@ def _outside(inside: Sequence[Array], bases: Sequence[Array]) -> tuple[Array, ..
 
 def _sweep_inside(
     observed: Observed, bases: Sequence[Array], inside: Sequence[Array], n_sweeps: int
-) -> tuple[list[Array], float]:
+) -> Fit:
     """Alternating least squares over coordinates (rank, width) of the factors in their bases.
 
     With (M_i, r_i) the normal equations of row i of a factor and u_i the row of its basis, those of
@@ -193,7 +195,7 @@ def _sweep_inside(
                 gram.reshape(rank * width, -1), (right.T @ basis).reshape(-1, 1)
             ).reshape(rank, width)
             products.replace(mode, inside[mode] @ basis.T)
-    return inside, observed.explicit_loss(_outside(inside, narrow))
+    return Fit(tuple(inside), observed.explicit_loss(_outside(inside, narrow)))
 
 
 def _annealed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,7 +11,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, to_host
-from latensor.datasets.sequences import draw_points
+from latensor.datasets.sequences import draw_points, draw_states
 from latensor.estimation.model import Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, parameter
@@ -47,6 +47,8 @@ class PointModel(ChainModel):
     min_covar: float
     n_features: int
     letters: ClassVar[str] = "stmc"
+    # Transitions read off cells are biased.
+    n_draws: ClassVar[int] = 25
 
     def gains_alone(self, frame: Frame, chain: HiddenChain, learned: Batch, others: Batch) -> Array:
         means, found = chain.emission.means, chain.emission.covariances
@@ -127,6 +129,14 @@ class PointModel(ChainModel):
 
     def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
         return {"means": emission.means, "covariances": emission.covariances}
+
+    def drawn_like(
+        self, frame: Frame, state: HiddenChain, like: Batch, rng: np.random.Generator
+    ) -> Batch:
+        states = draw_states(rng, state.startprob, state.transmat, like.rows.lengths)
+        factors = np.linalg.cholesky(state.emission.matrices())
+        points = draw_points(rng, state.emission.means, factors, states)
+        return Batch((replace(like.rows, rows=points),), like.weights, like.keys)
 
 
 @dataclass(eq=False, repr=False)

@@ -11,6 +11,7 @@ import numpy as np
 
 from latensor.arrays import Array, RandomState
 from latensor.diagnostics.evidence import component_worth
+from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
@@ -104,7 +105,7 @@ class GaussianMixture(GaussianEstimator):
     covariance_type: str = parameter("full", Choice(COVARIANCE_TYPES))
     tol: float = parameter(1e-6, AT_LEAST_ZERO)
     reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
-    max_iter: int = parameter(200, Interval(numbers.Integral, 0))
+    max_iter: int = parameter(500, Interval(numbers.Integral, 0))
     n_init: int = parameter(1, AT_LEAST_ONE)
     init_params: str = parameter("auto", Choice(_STARTS))
     weights_init: Any = None
@@ -201,6 +202,7 @@ class GaussianMixture(GaussianEstimator):
             missing=evidence["missing"],
             n_patterns=evidence["n_patterns"],
             converged=answer.converged,
+            misfit=evidence.get("misfit", UNKNOWN_FIT),
         )
         return {
             **found,

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.diagnostics.mixture_certificate import (
     DOUBTFUL_OFF_DIAGONAL,
     NOISE_EDGE,
@@ -24,6 +25,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
+from latensor.models.mixtures.goodness_of_fit import misfit
 from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
@@ -276,7 +278,17 @@ class GaussianMixtureModel(Model[MixtureState]):
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
         assert answer.state is not None
-        return {"spread": self.widest(frame, search_.sample, answer.state)}
+        return {
+            "spread": self.widest(frame, search_.sample, answer.state),
+            "misfit": self.misfit(frame, search_, answer),
+        }
+
+    def misfit(
+        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
+    ) -> tuple[float, int, float]:
+        """How unlike Gaussian rows those of a component are, at most."""
+        family: GaussianFamily = frame["family"]
+        return misfit(family, search_.sample, answer, lambda state: self.order(frame, state))
 
 
 @dataclass(eq=False, repr=False)
@@ -327,6 +339,7 @@ class MomentMixture(GaussianEstimator):
             n_moves=answer.n_moves,
             constant_features=answer.evidence["constant"],
             notes=self._notes(answer),
+            misfit=answer.evidence.get("misfit", UNKNOWN_FIT),
         )
 
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:

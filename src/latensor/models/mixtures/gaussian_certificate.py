@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.linalg import solve_triangular
-from scipy.special import entr, logsumexp
+from scipy.special import entr
 
 from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
@@ -19,7 +19,7 @@ from latensor.value_files import storable
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 _DRAWS = 4096
 # What is said of all mixtures, here at the end, and what only where they are read off moments.
-_OF_ALL = ("Halves", "Separation", "Constant features", "Note")
+_OF_ALL = ("Halves", "Fit", "Separation", "Constant features", "Note")
 _OF_MOMENTS = ("Third moment", "Independent means", "Shape", "Range of the features")
 
 
@@ -143,16 +143,14 @@ def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
     """
     logs = np.linalg.slogdet(covariances)[1]
     smallest = np.inf
-    for i in range(len(means)):
-        for j in range(i):
-            gap = means[i] - means[j]
-            pooled = (covariances[i] + covariances[j]) / 2
-            solved = np.linalg.lstsq(pooled, gap, rcond=None)[0]
-            shapes = np.linalg.slogdet(pooled)[1] - (logs[i] + logs[j]) / 2
-            if not np.isfinite(shapes):
-                shapes = 0.0
-            squared = gap @ solved + 4 * shapes
-            smallest = min(smallest, float(np.sqrt(max(squared, 0.0))))
+    for i in range(1, len(means)):
+        gaps = means[:i] - means[i]
+        pooled = (covariances[:i] + covariances[i]) / 2
+        inverses = np.linalg.pinv(pooled, hermitian=True)
+        shapes = np.linalg.slogdet(pooled)[1] - (logs[:i] + logs[i]) / 2
+        squared = np.einsum("ja,jab,jb->j", gaps, inverses, gaps)
+        squared += 4 * np.where(np.isfinite(shapes), shapes, 0.0)
+        smallest = min(smallest, float(np.sqrt(max(squared.min(), 0.0))))
     return smallest
 
 
@@ -172,15 +170,18 @@ def smallest_gain(
     """
     logs = np.linalg.slogdet(covariances)[1]
     least: dict[tuple[int, int], float] = {}
-    for i in range(len(means)):
-        for j in range(i):
-            pair = [i, j]
-            fractions = weights[pair] / weights[pair].sum()
-            gap = means[i] - means[j]
-            joined = np.tensordot(fractions, covariances[pair], 1)
-            spread = joined + fractions.prod() * np.outer(gap, gap)
-            larger = (_log_volume(spread, kind) - fractions @ logs[pair]) / 2
-            least[i, j] = weights[pair].sum() * (larger - _entropy(fractions).item())
+    for i in range(1, len(means)):
+        sums = weights[:i] + weights[i]
+        fractions = np.stack([weights[:i], np.broadcast_to(weights[i], i)], axis=1) / sums[:, None]
+        gaps = means[:i] - means[i]
+        one, other, both = (f[:, None, None] for f in (*fractions.T, fractions.prod(axis=1)))
+        spreads = one * covariances[:i] + other * covariances[i]
+        spreads = spreads + both * gaps[:, :, None] * gaps[:, None, :]
+        larger = (
+            _log_volumes(spreads, kind) - fractions[:, 0] * logs[:i] - fractions[:, 1] * logs[i]
+        ) / 2
+        bounds = sums * (larger - entr(fractions).sum(axis=1))
+        least.update({(i, j): float(bound) for j, bound in enumerate(bounds)})
     smallest = np.inf
     for (i, j), bound in sorted(least.items(), key=lambda entry: entry[1]):
         if bound >= smallest:
@@ -192,19 +193,14 @@ def smallest_gain(
     return smallest
 
 
-def _log_volume(covariance: np.ndarray, kind: str) -> float:
-    """ln|S| of the matrix of this shape that is nearest to a covariance (d, d)."""
-    variances = np.diag(covariance)
+def _log_volumes(covariances: np.ndarray, kind: str) -> np.ndarray:
+    """ln|S| (p,) of the matrices of this shape that are nearest to covariances (p, d, d)."""
+    variances = np.diagonal(covariances, axis1=1, axis2=2)
     if kind == "spherical":
-        return float(len(variances) * np.log(variances.mean()))
+        return np.asarray(variances.shape[1] * np.log(variances.mean(axis=1)))
     if kind == "diag":
-        return float(np.log(variances).sum())
-    return float(np.linalg.slogdet(covariance)[1])
-
-
-def _entropy(fractions: np.ndarray) -> np.ndarray:
-    """Entropies (...) of probabilities (..., k)."""
-    return np.asarray(entr(fractions).sum(axis=-1))
+        return np.asarray(np.log(variances).sum(axis=1))
+    return np.asarray(np.linalg.slogdet(covariances)[1])
 
 
 def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> float:
@@ -217,13 +213,13 @@ def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray
     logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
     open_ = 0.0
     for i, fraction in enumerate(fractions):
-        drawn = means[i] + rng.standard_normal((_DRAWS, means.shape[1])) @ roots[i].T
-        densities = np.empty((_DRAWS, 2))
-        for j in range(2):
-            white = solve_triangular(roots[j], (drawn - means[j]).T, lower=True)
-            densities[:, j] = (
-                np.log(max(fractions[j], 1e-300)) - logs[j] - (white**2).sum(axis=0) / 2
-            )
-        posterior = np.exp(densities - logsumexp(densities, axis=1, keepdims=True))
-        open_ += float(fraction * _entropy(posterior).mean())
+        noise, other = rng.standard_normal((_DRAWS, means.shape[1])), 1 - i
+        moved = noise @ roots[i].T + (means[i] - means[other])
+        white = solve_triangular(roots[other], moved.T, lower=True)
+        # The logarithm of the ratio of the two posterior probabilities, and its entropy.
+        ratios = ((white**2).sum(axis=0) - (noise**2).sum(axis=1)) / 2 + logs[other] - logs[i]
+        odds = np.log(np.maximum(fractions[[i, other]], 1e-300))
+        ratios = np.abs(ratios + odds[0] - odds[1])
+        smaller = np.exp(-ratios)
+        open_ += float(fraction * (np.log1p(smaller) + ratios * smaller / (1 + smaller)).mean())
     return open_

@@ -21,6 +21,7 @@ from latensor.models.mixtures.gaussian_starts import (
     read_off_tied,
     simple_start,
 )
+from latensor.models.mixtures.goodness_of_fit import misfit
 from latensor.models.mixtures.spherical_read_off import (
     check_spread,
     identified,
@@ -349,7 +350,7 @@ class GaussianModel(Model[MixtureState]):
         assert answer.state is not None
         assert answer.statistics is not None
         weight = answer.statistics.weight
-        rows = search_.sample.rows
+        rows, copies = search_.sample.rows, fewest_copies(search_.sample)
         missing = np.isnan(rows)
         patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
         family, alternative = self.family(frame), answer.evidence.get("alternative")
@@ -363,11 +364,14 @@ class GaussianModel(Model[MixtureState]):
             "alternative": None,
             "ahead": tuple(ahead),
             "is_same": is_same,
-            "copies": fewest_copies(search_.sample),
+            "copies": copies,
             "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
             "collapsed": int(family.collapsed(answer.state, weight).sum()),
             "missing": float(missing.mean()),
             "n_patterns": patterns,
+            "misfit": misfit(
+                family, search_.sample, answer, lambda state: self.order(frame, state), copies
+            ),
         }
 
 

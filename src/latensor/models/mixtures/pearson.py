@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import is_array, read_numpy
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
+from latensor.diagnostics.fit import UNKNOWN_FIT, fit_closing, fit_finding
 from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.parameters import (
     AT_LEAST_ONE,
@@ -61,6 +62,7 @@ class PearsonCertificate(Findings):
     sixth_error : float, how far the sixth moment is from that of the best root, in standard errors
     separation : float, distance of the means in units of the larger standard deviation
     gaussian_p_value : float, of one Gaussian, by skewness and kurtosis (Jarque and Bera)
+    misfit : as in `MixtureCertificate`
     """
 
     method: str
@@ -68,11 +70,18 @@ class PearsonCertificate(Findings):
     sixth_error: float
     separation: float
     gaussian_p_value: float = 0.0
+    misfit: tuple[float, int, float] = UNKNOWN_FIT
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
         return f"two Gaussians on a line, by {'moments' if self.method == 'moments' else 'EM'}"
+
+    @property
+    def closing(self) -> str:
+        """What follows the verdict."""
+        return fit_closing(self.misfit)
 
     @finding("Moments")
     def _roots(self) -> Said:
@@ -105,6 +114,10 @@ class PearsonCertificate(Findings):
         if self.gaussian_p_value < 1e-3:
             return GOOD, f"{text}: the samples are not one."
         return CAUTION, f"{text}: nothing in these samples asks for two."
+
+    @finding("Fit")
+    def _fit(self) -> Said | None:
+        return fit_finding(self.misfit)
 
 
 @dataclass(frozen=True)
@@ -206,7 +219,7 @@ class PearsonModel(GaussianMixtureModel):
     def evidence(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
-        return {}
+        return {"misfit": self.misfit(frame, search_, answer)}
 
 
 @dataclass(eq=False, repr=False)
@@ -300,6 +313,7 @@ class PearsonMixture(RefinementParameters, MomentMixture):
             sixth_error=sixth_error(exact[0], known) if exact else float("nan"),
             separation=gap / float(np.sqrt(fitted["covariances_"].max())),
             gaussian_p_value=_gaussian_p_value(known),
+            misfit=answer.evidence.get("misfit", UNKNOWN_FIT),
         )
 
     def __sklearn_tags__(self) -> Any:

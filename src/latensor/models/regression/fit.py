@@ -12,7 +12,7 @@ from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.regression.design import Regression
 from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
-from latensor.models.regression.starts import Rank, starts_of
+from latensor.models.regression.starts import Rank, left_over, starts_of
 from latensor.value_files import storable
 
 # Of cross-validation; which samples are in which fold is the same for every fit.
@@ -58,11 +58,32 @@ class Settings:
         groups = [[start] for start in starts] if len(starts) > 2 else [starts]
         found = [path.fitted(path.first(group, first), alpha) for group in groups]
         best = min(found, key=lambda each: each.error)
+        if isinstance(rank, int) and len(regression.design.dims) + (regression.n_outputs > 1) > 2:
+            best = self._replaced(path, best, alpha)
         if self.penalty != "weights":
             other = path.fitted(path.factors(best), alpha)
             other = path.strengthened(other) if alpha is None else other
             best = other if self.penalty == "factors" or other.error < best.error else best
         return path.finished(best)
+
+    def _replaced(self, path: RidgePath, best: PathFit, alpha: float | None) -> PathFit:
+        """Each component in turn for one that the residuals still have: no local optimum is left.
+
+        Of ten planted tensors (30 x 20 x 10, rank 3, 500 samples) one had ended with two components
+        of the truth from every start, its residuals with a third above what noise gives.
+        """
+        for _ in range(best.fitted.weights.rank):
+            weights = best.fitted.weights
+            found = left_over(path.regression, best.fitted.point.pull(), best.fitted.loss)
+            if found is None:
+                break
+            trials = [weights.with_component(c, found) for c in range(weights.rank)]
+            fits = [path.fitted(path.first([each], best.alpha), alpha) for each in trials]
+            other = min(fits, key=lambda each: each.error)
+            if not other.error < best.error:
+                break
+            best = other
+        return best
 
     def left_out(
         self, folds: Sequence[tuple[Regression, Callable[[Array], float]]], rank: Rank

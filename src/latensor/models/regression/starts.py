@@ -30,16 +30,17 @@ _START_RIDGE = 0.1
 _NEARLY_WHITE = 2.0
 
 
-def _whitenings(regression: Regression) -> tuple[list[Array], bool]:
-    """S_k^-1/2 (d_k, d_k) of every mode, and whether variances of a mode differ much."""
-    found, ratio = [], 1.0
+def _whitenings(regression: Regression) -> tuple[list[Array], list[float], bool]:
+    """S_k^-1/2 (d_k, d_k) of every mode, mean variances, and whether those of a mode differ."""
+    found, averages, ratio = [], [], 1.0
     for mode in range(len(regression.design.dims)):
         values, vectors = np.linalg.eigh(regression.design.mode_covariance(mode))
         values = np.maximum(values, 0.0)
+        averages.append(float(values.mean()))
         values = values + (_MODE_RIDGE * float(values.mean()) or 1.0)
         ratio = max(ratio, float(values[-1] / values[0]))
         found.append((vectors * values**-0.5) @ vectors.T)
-    return found, ratio > _NEARLY_WHITE
+    return found, averages, ratio > _NEARLY_WHITE
 
 
 def _moment(regression: Regression) -> Array:
@@ -74,7 +75,7 @@ def _moments(regression: Regression, rank: int) -> tuple[list[tuple[Array, list[
     and the whitened one stand beside each other, as in one of ten planted tensors (30 x 20 x 10,
     500 samples) the first alone ends in a local optimum, and ridge regression where it is cheap.
     """
-    moment, (whitenings, correlated) = _moment(regression), _whitenings(regression)
+    moment, (whitenings, _, correlated) = _moment(regression), _whitenings(regression)
     whitened = (_times(moment, whitenings), whitenings)
     plain: tuple[Array, list[Array]] = (moment, [])
     if len(regression.design.dims) + (regression.n_outputs > 1) < 3:
@@ -82,6 +83,33 @@ def _moments(regression: Regression, rank: int) -> tuple[list[tuple[Array, list[
     found = [whitened] if correlated else [plain, whitened]
     estimate = _ridge_estimate(regression, rank)
     return [*found, *([] if estimate is None else [(estimate, [])])], correlated
+
+
+def left_over(regression: Regression, pull: Array, loss: float) -> CPWeights | None:
+    """The component that residuals still have; None where noise alone would have as much.
+
+    Whitened, the cross moment of n residuals of standard deviation s has entries of s n^-1/2 times
+    the deviation of a whitened entry of X; the best approximation of rank one of such noise has at
+    most a weight of sum_k d_k^1/2 times that.
+
+    Parameters
+    ----------
+    regression : Regression
+    pull : (D, q), X' times the residuals
+    loss : float, half of their sum of squares
+    """
+    design, n, q = regression.design, regression.n_samples, regression.n_outputs
+    whitenings, averages, _ = _whitenings(regression)
+    if not min(averages) > 0:
+        return None
+    tensor = _times((pull / n).reshape(*design.dims, -1), whitenings)
+    variance = averages[0] * design.n_rows / n / np.prod(averages)
+    entry = np.sqrt(2 * loss / (n * q) * variance / n)
+    limit = entry * sum(np.sqrt(d) for d in tensor.shape if d > 1)
+    found = decompose(tensor[..., 0] if q == 1 else tensor, 1).tensor
+    if not float(np.abs(found.weights[0])) > limit:
+        return None
+    return _cp_start(tensor, 1, whitenings)
 
 
 def starts_of(regression: Regression, rank: Rank) -> tuple[list[Any], bool]:

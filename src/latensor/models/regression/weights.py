@@ -171,6 +171,13 @@ class CPWeights(LowRank):
             return self.rank * (sum(len(b) for b in self.blocks) - self.rank)
         return self.rank * (sum(len(b) for b in self.blocks) - len(self.blocks) + 1)
 
+    def with_component(self, place: int, other: CPWeights) -> CPWeights:
+        """The same weights with the first component of others in place of one."""
+        blocks = [block.copy() for block in self.blocks]
+        for block, new in zip(blocks, other.blocks, strict=True):
+            block[:, place] = new[:, 0]
+        return self.with_blocks(blocks).balanced()
+
     def with_blocks(self, blocks: Sequence[Array]) -> CPWeights:
         order = len(self.factors)
         output = blocks[order] if self._several else self.output

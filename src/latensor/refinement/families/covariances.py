@@ -8,12 +8,22 @@ spherical   S_j = s_j I    (k,)
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
 
 FULL, TIED, DIAG, SPHERICAL = "full", "tied", "diag", "spherical"
 COVARIANCE_TYPES = (FULL, TIED, DIAG, SPHERICAL)
+
+
+@cache
+def triangle(width: int, below: bool = False) -> tuple[Any, Any]:
+    """Rows and columns of the upper triangle of a matrix, or of what lies below the diagonal."""
+    found = np.tril_indices(width, -1) if below else np.triu_indices(width)
+    for places in found:
+        places.flags.writeable = False
+    return found
 
 
 def as_matrices(kind: str, covariances: Any, count: int, width: int) -> Any:

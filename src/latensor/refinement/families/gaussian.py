@@ -24,6 +24,7 @@ from latensor.refinement.families.covariances import (
     cholesky,
     log_determinants,
     smallest_variances,
+    triangle,
 )
 from latensor.refinement.families.gaussian_densities import (
     Densities,
@@ -176,10 +177,18 @@ class GaussianFamily(Family[MixtureState]):
             gaps[missing] = 0.0
             return self._incomplete(gaps, batch, ~missing)
         inner = gaps * self.transform if self.transform.ndim == 1 else gaps @ self.transform
+        return self._complete(inner, batch.weights, batch.keys)
+
+    def points_at(self, inner: Any) -> Points:
+        """Rows (n, d) that are given in these coordinates."""
+        keys = np.arange(len(inner), dtype=np.uint64)
+        return self._complete(inner, np.ones(len(inner)), keys)
+
+    def _complete(self, inner: Any, weights: Any, keys: Any) -> Points:
         if not self.products and self.covariance_type in (FULL, TIED):
-            return Points((inner,), batch.weights, batch.keys)
+            return Points((inner,), weights, keys)
         products = products_of(self.covariance_type, inner)
-        return Points((products[:, : self.width],), batch.weights, batch.keys, products)
+        return Points((products[:, : self.width],), weights, keys, products)
 
     def _incomplete(self, gaps: Any, batch: Batch, observed: Any) -> Points:
         # Whitening mixes entries: unobserved ones are then left in the units of the features.
@@ -405,7 +414,7 @@ class GaussianFamily(Family[MixtureState]):
         if self.covariance_type in (FULL, TIED):
             lower = np.atleast_3d(cholesky(state.covariances).T).T
             diagonal = np.diagonal(lower, axis1=1, axis2=2)
-            rows, columns = np.tril_indices(self.width, -1)
+            rows, columns = triangle(self.width, below=True)
             inner = (lower / diagonal[:, None, :])[:, rows, columns]
             return np.concatenate([*head, np.log(diagonal).ravel(), inner.ravel()])
         return np.concatenate([*head, np.log(state.covariances).ravel() / 2])
@@ -425,7 +434,7 @@ class GaussianFamily(Family[MixtureState]):
             logs = np.full(count, weights @ logs) if self.common else logs
             return MixtureState(weights, means, np.maximum(np.exp(2 * logs), self.floor))
         matrices = 1 if self.covariance_type == TIED else count
-        rows, columns = np.tril_indices(width, -1)
+        rows, columns = triangle(width, below=True)
         known = np.log(np.diagonal(cholesky(like.covariances), axis1=-2, axis2=-1))
         known = known.reshape(matrices, width)
         middle = last + matrices * width

@@ -18,6 +18,7 @@ from latensor.refinement.families.covariances import (
     as_matrices,
     cholesky,
     inverse_factors,
+    triangle,
 )
 from latensor.refinement.families.missing import Conditionals, Patterns
 from latensor.value_files import storable
@@ -192,7 +193,7 @@ class Densities:
         elif self._natural is None:
             precisions = self.inverse @ np.swapaxes(self.inverse, 1, 2)
             slopes = (precisions @ self.state.means[:, :, None])[:, :, 0]
-            rows, columns = np.triu_indices(self.width)
+            rows, columns = triangle(self.width)
             halves = np.where(rows == columns, -0.5, -1.0)
             squares = np.einsum("ij,ij->i", slopes, self.state.means)
             self._natural = np.vstack(
@@ -285,7 +286,7 @@ class Densities:
                 "observed": observed,
             }
         second = np.empty((self.count, width, width))
-        rows, columns = np.triu_indices(width)
+        rows, columns = triangle(width)
         second[:, rows, columns] = sums[:, width:-1]
         second[:, columns, rows] = sums[:, width:-1]
         return {**found, "count": sums[:, -1], "first": sums[:, :width], "second": second}
