@@ -14,7 +14,7 @@ from latensor.moments.second import CrossCovariance, CrossCovarianceAccumulator
 from latensor.nn.compression_report import report_of
 from latensor.nn.convolution import FactorizedConv1d, FactorizedConv2d, FactorizedConv3d
 from latensor.nn.narrowing import narrow
-from latensor.nn.refinement import distance, output_gap, refine_outputs
+from latensor.nn.refinement import distance, refine_outputs
 from latensor.nn.statistics import (
     LayerStatistics,
     batches_of,
@@ -228,9 +228,6 @@ def _refined(
     found: list[Any], original: Any, names: list[str], batches: list[Any], loss: Any, steps: int
 ) -> Any:
     """The better of a network of low rank and one that has fewer units too, refined."""
-    gaps = [output_gap(each, original, batches, loss) for each in found]
-    if len(found) == 2 and gaps[1] <= gaps[0]:
-        found = found[1:]
     for each in found:
         refine_outputs(each, original, names, batches, loss, steps)
     if len(found) == 1:
