@@ -34,7 +34,7 @@ demo: $(VENV)/.installed-demo  ## See latensor at work
 
 # Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin. A file is
 # tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --durations=150 --durations-min=1
 
 test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs included
 	$(PYTEST) -m "not slow"

@@ -21,7 +21,7 @@ LIBRARIES = ("numpy", "torch", "jax")
 DTYPES = ("float32", "float64", "complex64", "complex128")
 # Parametrizations of a test that JAX sees: each takes nearly a second, for compiling, and the
 # arithmetic of the others is that of NumPy and PyTorch.
-MOST_OF_JAX = 8
+MOST_OF_JAX = 4
 
 
 @dataclass(frozen=True)
@@ -93,10 +93,13 @@ def pytest_collection_modifyitems(config, items):
     """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
 
     JAX compiles every shape and dtype anew. Of the estimators that meet scikit-learn's checks, the
-    first setting of each class is the first. What is left touches every promise once.
+    first of each file is the first: they share a base. Tests that are listed with "all" are slow as
+    a whole; what they show is touched by others.
     """
     _thin_out_jax(config, items)
-    listed = set((Path(__file__).parent / "slow_tests.txt").read_text().splitlines())
+    lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
+    listed = {line.removesuffix(" all") for line in lines}
+    whole = {line.removesuffix(" all") for line in lines if line.endswith(" all")}
     root, seen = Path(__file__).parents[1], {}
     for item in items:
         if not isinstance(item, pytest.Function):
@@ -104,10 +107,13 @@ def pytest_collection_modifyitems(config, items):
         name = f"{item.path.relative_to(root).as_posix()}::{item.originalname}"
         call = getattr(item, "callspec", None)
         case = item.nodeid
+        if name in whole:
+            item.add_marker(pytest.mark.slow)
+            continue
         if name in listed:
             kind = name
         elif call is not None and {"estimator", "check"} <= call.params.keys():
-            kind = f"{name} {type(call.params['estimator']).__name__}"
+            kind = name
             case = repr(call.params["estimator"])
         elif "jax" in getattr(call, "id", ""):
             kind = f"{name} jax"

@@ -41,10 +41,10 @@ def test_dates_are_no_numbers():
         lt.GaussianMixture(2).fit(frame)
 
 
-def test_text_targets_of_a_regressor_lead_to_a_classifier():
+def test_text_targets_of_a_regressor_lead_to_what_takes_them():
     X = np.random.default_rng(0).standard_normal((20, 3, 2))
     labels = np.array(["a", "b"] * 10)
-    with pytest.raises(lt.InvalidInputError, match="classifier"):
+    with pytest.raises(lt.InvalidInputError, match="CPClassifier"):
         lt.CPRegressor(1).fit(X, labels)
-    with pytest.raises(lt.InvalidInputError, match="classifier"):
+    with pytest.raises(lt.InvalidInputError, match="logit"):
         lt.MixtureOfRegressions(2).fit(X.reshape(20, -1), labels)

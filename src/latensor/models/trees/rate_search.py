@@ -112,7 +112,7 @@ class _Partials:
         k, n = len(root), codes.shape[1]
         number = np.full(max(int(codes.max(initial=0)), int(matrix.used.max())) + 2, k)
         number[matrix.used] = np.arange(k)
-        self.codes = np.ascontiguousarray(number[codes].T.astype(np.int8))
+        self.codes = np.ascontiguousarray(number[codes].T.astype(np.int16))
         shape = (len(self.spectral[3]), len(codes))
         self.inside, self.outside = np.empty((n - 2, *shape)), np.empty((n - 2, *shape))
         self.scales = np.empty((n - 2, len(codes)))
