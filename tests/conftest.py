@@ -22,6 +22,13 @@ DTYPES = ("float32", "float64", "complex64", "complex128")
 # Parametrizations of a test that JAX sees: each takes nearly a second, for compiling, and the
 # arithmetic of the others is that of NumPy and PyTorch.
 MOST_OF_JAX = 4
+# Where scikit-learn's checks of an estimator all run in `make test`.
+CONTRACTS = {
+    "test_gaussian_mixture.py",
+    "test_pca.py",
+    "test_single_topic.py",
+    "test_tensor_regressors.py",
+}
 
 
 @dataclass(frozen=True)
@@ -92,9 +99,9 @@ def rng() -> np.random.Generator:
 def pytest_collection_modifyitems(config, items):
     """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
 
-    JAX compiles every shape and dtype anew. Of the estimators that meet scikit-learn's checks, the
-    first of each file is the first: they share a base. Tests that are listed with "all" are slow as
-    a whole; what they show is touched by others.
+    JAX compiles every shape and dtype anew. Estimators share a base: the first of each file in
+    CONTRACTS meets all of scikit-learn's checks, the others one. Tests that are listed with "all"
+    are slow as a whole; what they show is touched by others.
     """
     _thin_out_jax(config, items)
     lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
@@ -114,7 +121,7 @@ def pytest_collection_modifyitems(config, items):
             kind = name
         elif call is not None and {"estimator", "check"} <= call.params.keys():
             kind = name
-            case = repr(call.params["estimator"])
+            case = repr(call.params["estimator"]) if item.path.name in CONTRACTS else case
         elif "jax" in getattr(call, "id", ""):
             kind = f"{name} jax"
         else:
