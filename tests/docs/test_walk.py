@@ -22,4 +22,4 @@ def test_the_numbers_of_the_walk_are_those_of_a_run():
     whole = lt.decompose(figure["example"](), figure["RANK"], random_state=figure["SEED"])
     assert whole.residual == pytest.approx(history[-1], rel=1e-9)
     for path in re.findall(r"`([a-z_]+/?[a-z_]*(?:/|\.py))`", text):
-        assert (DOCS.parent / "src" / "latensor" / "decomposition" / path).exists(), path
+        assert (Path(lt.__file__).parent / "decomposition" / path).exists(), path
