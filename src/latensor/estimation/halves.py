@@ -105,7 +105,7 @@ def found_in_halves(model: Model[Any], frame: Frame, search: Search[Any], state:
     """
     sample = search.sample
     whole = model.responsibilities(frame, state, sample)
-    fewest = whole.shape[1]
+    fewest = int(whole.shape[1])
     for division in range(2):
         found = [whole]
         for part in halves_of(sample, 0, division):
