@@ -203,6 +203,7 @@ class GaussianMixture(GaussianEstimator):
             n_patterns=evidence["n_patterns"],
             converged=answer.converged,
             misfit=evidence.get("misfit", UNKNOWN_FIT),
+            n_reproduced=evidence.get("n_reproduced", -1),
         )
         return {
             **found,

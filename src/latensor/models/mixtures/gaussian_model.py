@@ -8,8 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
+from latensor.diagnostics.fit import is_fitting
 from latensor.estimation.base import component_order
-from latensor.estimation.halves import select_by_halves
+from latensor.estimation.halves import found_in_halves, select_by_halves
 from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection, is_reproduced, reproduction
@@ -360,6 +361,13 @@ class GaussianModel(Model[MixtureState]):
             ahead = compared(family, family.prepare(search_.sample), *both)
             found = (self.responsibilities(frame, state, search_.sample) for state in both)
             is_same = is_reproduced(reproduction(*found))
+        found_misfit = misfit(
+            family, search_.sample, answer, lambda state: self.order(frame, state), copies
+        )
+        untried = frame["count"] == 1 or "selection" in frame.values
+        n_reproduced = -1
+        if not untried and not is_fitting(found_misfit):
+            n_reproduced = found_in_halves(self, frame, search_, answer.state)
         return {
             "alternative": None,
             "ahead": tuple(ahead),
@@ -369,9 +377,8 @@ class GaussianModel(Model[MixtureState]):
             "collapsed": int(family.collapsed(answer.state, weight).sum()),
             "missing": float(missing.mean()),
             "n_patterns": patterns,
-            "misfit": misfit(
-                family, search_.sample, answer, lambda state: self.order(frame, state), copies
-            ),
+            "misfit": found_misfit,
+            "n_reproduced": n_reproduced,
         }
 
 
