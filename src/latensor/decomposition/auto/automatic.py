@@ -145,8 +145,7 @@ class Automatic:
             return self._observed(data, problem, rank, rng, monitor, constraints)
         else:
             rows = _free_fit(data, rank, rng, constraints)
-        rows = rows if fixed else balanced(rows)
-        return self._fit(data, problem, rows, constraints, monitor)
+        return self._fit(data, problem, balanced(rows, fixed), constraints, monitor)
 
     def _fit(
         self,

@@ -59,13 +59,9 @@ class FreeFactors:
         return tuple(parameters[n, :, :d] for n, d in enumerate(self.problem.shape))
 
     def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
-        """Balanced factors, unless some are fixed, and their loss."""
+        """Factors, those that move balanced, and their loss."""
         problem = self.problem
-        factors = self.factors(parameters)
-        if not self.fixed:
-            factors = balanced(factors)
-        else:
-            factors = tuple(np.ascontiguousarray(f) for f in factors)
+        factors = balanced(self.factors(parameters), self.fixed)
         stacked = self.stack(factors)
         grams = [problem.gram(factor) for factor in factors]
         products = problem.products([problem.native(f) for f in factors])
@@ -78,6 +74,10 @@ class FreeFactors:
             return _GramSystem.at(self, stacked, np.array(grams), products)
 
         return stacked, loss, system
+
+    def moving(self, by_mode: Sequence[Any]) -> list[Any]:
+        """What belongs to the modes that move."""
+        return [one for mode, one in enumerate(by_mode) if mode not in self.fixed]
 
     def finished(self, gradient: Array, stacked: Array) -> Array:
         """A gradient with the penalty, and none for modes that do not move."""
@@ -106,7 +106,8 @@ class _GramSystem:
         self._factors, self._conjugated = factors, factors.conj()
         self._gamma, self._pairs = gamma, pairs
         self.gradient = gradient
-        self.scale = float(np.mean(gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
+        self.scale = float(np.mean(model.moving(gamma.diagonal(axis1=1, axis2=2).real)))
+        self.scale += model.ridge
 
     @classmethod
     def at(cls, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> _GramSystem:
@@ -175,8 +176,8 @@ class _ObservedSystem:
         rest = problem.model(model.factors(stacked)) - problem.entries
         gathered = model.stack([products.gathered(rest, n) for n in range(order)])
         self.gradient = model.finished(gathered, stacked)
-        self.scale = float(np.mean([np.trace(b, axis1=1, axis2=2).mean() for b in self._blocks]))
-        self.scale = self.scale / stacked.shape[1] + model.ridge
+        diagonals = model.moving([b.diagonal(axis1=1, axis2=2).mean() for b in self._blocks])
+        self.scale = float(np.mean(diagonals)) + model.ridge
 
     def multiply(self, x: Array) -> Array:
         change = self._products.spread(self._model.factors(x))
