@@ -41,8 +41,8 @@ from latensor.moments.batch import Batch
 from latensor.sources import robinson_foulds
 from latensor.sources.newick import parse_newick
 
-# Shape, leaves, rows, model, states, gamma; what a prototype had on draws of its own (three to six a
-# row) by neighbour joining, and by spectral neighbour joining with interchanges.
+# Shape, leaves, rows, model, states, gamma; what a prototype had on draws of its own (three to six
+# a row) by neighbour joining, and by spectral neighbour joining with interchanges.
 SETTINGS = (
     ("balanced", 128, 500, "hky", 4, None, 0.104, 0.059),
     ("balanced", 128, 5000, "hky", 4, None, 0.011, 0.003),
