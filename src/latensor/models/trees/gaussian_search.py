@@ -105,7 +105,7 @@ def _messages(
 
     A linear function (n,) of the leaves of variance one, its correlation with the node that it
     tells of, and with the next one on the way, which bounds it. Of functions y with correlations r
-    to a node, that node has the mean sum r / (1 - r^2) y over the precision 1 + sum r^2 / (1 - r^2).
+    to a node, its mean is sum r / (1 - r^2) y over its precision 1 + sum r^2 / (1 - r^2).
     """
     tree, n = state.tree, state.tree.n_observed
     own = np.eye(n)
