@@ -134,9 +134,7 @@ def _refinement(refinement: RefinementHistory) -> Markup:
     return _figure(
         "Likelihood refinement",
         text,
-        line_chart(
-            refinement.passes, refinement.perplexity, kept, "pass", "perplexity", text
-        ),
+        line_chart(refinement.passes, refinement.perplexity, kept, "pass", "perplexity", text),
         _table(("pass", "perplexity", ""), rows, at),
     )
 
