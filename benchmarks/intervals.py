@@ -1,6 +1,6 @@
 """Whether 95 % intervals hold the truth in 95 of 100 data sets, and how wide they are.
 
-    python -m benchmarks.intervals [--sets 100] [--first 0] [--only spherical ...] [--fits raw refined]
+    python -m benchmarks.intervals [--sets 100] [--first 0] [--only spherical ...] [--fits raw]
 
 Every data set of a design is drawn anew. Coverage is the fraction of parameters whose interval
 holds the truth; width is the mean half-width over 1.96 times the standard deviation of the

@@ -29,7 +29,7 @@ class Quantization:
     ----------
     center : (p,) subtracted from points
     scale : (p,) what they are then divided by
-    centers : (m, p) of the cells, standardized; sorted for p = 1
+    centers : (m, p) of the cells, standardized
     constant : coordinates in which the points do not vary
     products : bool, whether second moments of points are all products, not only squares
     """
@@ -75,7 +75,7 @@ class Quantization:
     ) -> Self:
         """Cells of points (n, p) that stand for many of a known center and standard deviation (p,).
 
-        Quantiles on a line, k-means centres otherwise.
+        Around the centres of k-means.
 
         Parameters
         ----------
@@ -96,11 +96,7 @@ class Quantization:
             deviation = np.full_like(deviation, np.sqrt((deviation**2).mean()))
         scale = np.where(deviation > 0, deviation, 1.0)
         standard = filled((points - center) / scale)
-        if points.shape[1] == 1:
-            levels = (np.arange(count) + 0.5) / count
-            centers = np.unique(_quantiles(standard[:, 0], levels, weights))[:, None]
-        else:
-            centers = _centres(standard, count, rng, weights)
+        centers = _centres(standard, count, rng, weights)
         unvarying = tuple(int(i) for i in np.flatnonzero(constant))
         return cls(center, scale, centers, unvarying, products)
 
@@ -110,9 +106,6 @@ class Quantization:
 
     def code(self, standard: Any) -> Any:
         """The cell (n,) int64 of every standardized point."""
-        if self.centers.shape[1] == 1:
-            line = self.centers[:, 0]
-            return np.searchsorted((line[:-1] + line[1:]) / 2, standard[:, 0]).astype(np.int64)
         return _nearest(standard, self.centers)
 
 
@@ -159,21 +152,6 @@ def _nearest(points: Any, centers: Any) -> Any:
             part = slice(first, first + _BLOCK)
             found[part] = (norms - 2 * points[part] @ centers.T).argmin(axis=1)
     return found
-
-
-def _quantiles(values: Any, levels: Any, weights: Any) -> Any:
-    """Quantiles of numbers (n,), as NumPy's of each number repeated as often as it counts."""
-    if weights is None:
-        return np.quantile(values, levels)
-    order = np.argsort(values, kind="stable")
-    ordered, reached = values[order], np.cumsum(weights[order])
-    place = levels * max(float(reached[-1]) - 1, 0.0)
-    below = np.floor(place)
-
-    def at(number: Any) -> Any:
-        return ordered[np.minimum(np.searchsorted(reached, number, side="right"), len(order) - 1)]
-
-    return at(below) + (place - below) * (at(below + 1) - at(below))
 
 
 def _centres(points: Any, count: int, rng: np.random.Generator, weights: Any = None) -> Any:
