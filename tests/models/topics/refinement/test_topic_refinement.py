@@ -122,7 +122,8 @@ def test_passes_are_those_of_the_reference(many_words, k, passes, dtype, toleran
     smoothed /= smoothed.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.topics, smoothed, rtol=10 * np.finfo(dtype).eps, atol=1e-7)
     assert found.n_passes == passes
-    assert found.history.shape == (passes,) and (found.history > 1).all()
+    assert found.history.shape == (passes,)
+    assert (found.history > 1).all()
 
 
 @pytest.mark.parametrize("passes", [2, "auto"])
