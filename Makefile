@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Modules are compiled when they are imported; most of what is installed never is.
+PIP := PIP_NO_COMPILE=1 $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .PHONY: demo test test-slow test-long test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
@@ -15,7 +16,6 @@ help:  ## Show this list
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade "pip>=24"
 
 $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
 	$(PIP) install -e ".[plots]"
