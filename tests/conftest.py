@@ -137,18 +137,18 @@ def pytest_collection_modifyitems(config, items):
         if isinstance(item, pytest.Function):
             name += f"::{item.originalname}"
         call = getattr(item, "callspec", None)
-        with_jax = "jax" in getattr(call, "id", "")
+        guest = next((name for name in ("torch", "jax") if name in getattr(call, "id", "")), None)
         how, kind, case = listed.get(name), name, item.nodeid
         if how is None and call is not None and {"estimator", "check"} <= call.params.keys():
             settings = repr(call.params["estimator"])
             case = settings if item.path.name in CONTRACTS else case
             known = classes.setdefault((name, type(call.params["estimator"])), settings)
             how = "" if settings == known else "long"
-        elif how is None and not with_jax:
+        elif how is None and guest != "jax":
             continue
-        # JAX has a first parametrization of its own, which of a listed test is the first slow one.
-        if with_jax and how in (None, "few"):
-            kind, how = f"{name} jax", "late" if how == "few" else ""
+        # Other libraries have a first parametrization of their own.
+        if guest is not None and how in (None, "few"):
+            kind, how = f"{name} {guest}", "late" if how == "few" else ""
         seen = cases.setdefault(kind, [])
         if case not in seen:
             seen.append(case)
