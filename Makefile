@@ -3,7 +3,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Modules are compiled when they are imported, which most of what is installed never is.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 
 .PHONY: demo test test-slow test-long test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
@@ -15,18 +16,17 @@ help:  ## Show this list
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade "pip>=24"
 
 $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[plots]"
+	$(INSTALL) -e ".[plots]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[dev]"
+	$(INSTALL) -e ".[dev]"
 	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[plots,docs]"
+	$(INSTALL) -e ".[plots,docs]"
 	@touch $@
 
 demo: $(VENV)/.installed-demo  ## See latensor at work
@@ -103,7 +103,7 @@ bench-nn: $(VENV)/.installed-dev  ## Compressed networks and layers beside dense
 	$(BIN)/python -m benchmarks.nn --write
 
 $(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[bench-topics]"
+	$(INSTALL) -e ".[bench-topics]"
 	@touch $@
 
 bench-topics: $(VENV)/.installed-bench-topics  ## Topics beside tomotopy, topica, scikit-learn and gensim
@@ -123,14 +123,14 @@ bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or, regressions and neural net
 	$(BIN)/python -m benchmarks.two_layer
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
-	$(PIP) install -e ".[bench-mixtures]"
+	$(INSTALL) -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.mixtures
 	$(BIN)/python -m benchmarks.gaussian_mixtures
 	$(BIN)/python -m benchmarks.hmm
 	$(BIN)/python -m benchmarks.ica
 
 bench-auto: $(VENV)/.installed-dev  ## How often n_components="auto" finds the planted number, and real sets
-	$(PIP) install -e ".[bench-mixtures]"
+	$(INSTALL) -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.auto
 
 bench-graphs: $(VENV)/.installed-dev  ## Communities beside regularized spectral clustering and scikit-learn

@@ -34,6 +34,15 @@ CONTRACTS = {
     "test_tensor_regressors.py",
 }
 
+# Marks of the first, the second and all further parametrizations, by the word in slow_tests.txt.
+MARKS = {
+    "": (None, "slow", "slow"),
+    "few": (None, "slow", "long"),
+    "all": ("slow", "slow", "slow"),
+    "late": ("slow", "long", "long"),
+    "long": ("long", "long", "long"),
+}
+
 
 @dataclass(frozen=True)
 class Library:
@@ -128,27 +137,24 @@ def pytest_collection_modifyitems(config, items):
         if isinstance(item, pytest.Function):
             name += f"::{item.originalname}"
         call = getattr(item, "callspec", None)
-        case, how = item.nodeid, listed.get(name)
-        if how in ("all", "long"):
-            item.add_marker("slow" if how == "all" else "long")
-            continue
-        kind = name
+        guest = next((name for name in ("torch", "jax") if name in getattr(call, "id", "")), None)
+        how, kind, case = listed.get(name), name, item.nodeid
         if how is None and call is not None and {"estimator", "check"} <= call.params.keys():
             settings = repr(call.params["estimator"])
             case = settings if item.path.name in CONTRACTS else case
-            how = ""
-            if settings != classes.setdefault((name, type(call.params["estimator"])), settings):
-                item.add_marker("long")
-                continue
-        elif how is None and "jax" in getattr(call, "id", ""):
-            kind, how = f"{name} jax", ""
-        elif how is None:
+            known = classes.setdefault((name, type(call.params["estimator"])), settings)
+            how = "" if settings == known else "long"
+        elif how is None and guest != "jax":
             continue
+        # Other libraries have a first parametrization of their own.
+        if guest is not None and how in (None, "few"):
+            kind, how = f"{name} {guest}", "late" if how == "few" else ""
         seen = cases.setdefault(kind, [])
         if case not in seen:
             seen.append(case)
-        if seen[0] != case:
-            item.add_marker("long" if how == "few" and case not in seen[:2] else "slow")
+        mark = MARKS[how][min(seen.index(case), 2)]
+        if mark is not None:
+            item.add_marker(mark)
 
 
 def _thin_out_jax(config, items):
