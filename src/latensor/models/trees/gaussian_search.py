@@ -88,7 +88,8 @@ def _gains(state: GaussianTreeState, family: GaussianTreeFamily) -> list[tuple[f
         if row.max() > _WORTH
     ]
     found.sort(key=lambda each: (-each[0], each[1]))
-    apart, used = [], set()
+    apart: list[tuple[float, int, int]] = []
+    used: set[int] = set()
     for each in found:
         u = int(tree.parent[each[1]])
         touched = {u, *children[u], *children[each[1]]}
