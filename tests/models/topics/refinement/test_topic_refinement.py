@@ -122,7 +122,8 @@ def test_passes_are_those_of_the_reference(many_words, k, passes, dtype, toleran
     smoothed /= smoothed.sum(axis=1, keepdims=True)
     np.testing.assert_allclose(found.topics, smoothed, rtol=10 * np.finfo(dtype).eps, atol=1e-7)
     assert found.n_passes == passes
-    assert found.history.shape == (passes,) and (found.history > 1).all()
+    assert found.history.shape == (passes,)
+    assert (found.history > 1).all()
 
 
 @pytest.mark.parametrize("passes", [2, "auto"])
@@ -156,10 +157,7 @@ def test_a_weight_counts_documents_as_often(passes):
 def test_any_number_of_threads_gives_the_same_bits(passes):
     planted = sample(6, 4000, 60, 5, length=60)
     start = perturbed(planted.topics, 2).astype(np.float32)
-    found = [
-        refine_topics(planted.counts, start, passes=passes, n_threads=n)
-        for n in (1, 2, 3)
-    ]
+    found = [refine_topics(planted.counts, start, passes=passes, n_threads=n) for n in (1, 2, 3)]
     for other in found[1:]:
         np.testing.assert_array_equal(other.topics, found[0].topics)
         np.testing.assert_array_equal(other.history, found[0].history)
@@ -206,8 +204,7 @@ def test_the_order_of_words_and_documents_changes_nothing_in_place():
     turned.has_sorted_indices = False
     order = np.random.default_rng(1).permutation(counts.shape[0])
     one, other, shuffled = (
-        refine_topics(given, start, passes=4)
-        for given in (counts, turned, counts[order])
+        refine_topics(given, start, passes=4) for given in (counts, turned, counts[order])
     )
     np.testing.assert_array_equal(one.topics, other.topics)
     np.testing.assert_array_equal(one.topics, shuffled.topics)
