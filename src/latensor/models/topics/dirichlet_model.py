@@ -170,6 +170,7 @@ class DirichletModel(TopicsModel):
         prior = self._refining_prior(run, answer, follows)
         family = replace(self.family(frame), document_prior=prior)
         whole, k = run.source.in_memory, len(start.topics)
+        found: Any
         if whole is not None and fractions_fit(whole.rows.nnz, k, np.dtype(np.float32)):
             found = refine_topics(
                 whole.rows,
