@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
-.PHONY: demo test test-slow test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
+.PHONY: demo test test-slow test-long test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
 	bench-mixtures bench-graphs bench-trees bench-hard bench-engines bench-spark-ml bench-quick bench-auto coverage
 .DEFAULT_GOAL := help
@@ -33,14 +33,18 @@ demo: $(VENV)/.installed-demo  ## See latensor at work
 	$(BIN)/latensor demo
 
 # Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin. A file is
-# tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --durations=150 --durations-min=1
+# tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice. Pages,
+# each one long test, come first, so that no worker waits for one at the end.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations=150 --durations-min=1
 
 test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs included
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not long"
 
 test-slow: $(VENV)/.installed-dev  ## Run further seeds, shapes and libraries of what takes long
-	$(PYTEST) -m slow tests
+	$(PYTEST) -m "slow and not long"
+
+test-long: $(VENV)/.installed-dev  ## Run what is left out by both, before a release
+	$(PYTEST) -m long
 
 test-spark: $(VENV)/.installed-dev  ## Run the tests of Spark; installs pyspark and, with apt, a JRE
 	VENV=$(VENV) .ci/spark
@@ -66,7 +70,7 @@ COVERED := $(notdir $(patsubst %/,%,$(wildcard tests/*/)))
 coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach, all folders; half an hour
 	rm -f .coverage .coverage.*
 	for folder in $(COVERED); do \
-		$(BIN)/coverage run --parallel-mode --source=latensor -m pytest -q -m "not slow" tests/$$folder || exit 1; \
+		$(BIN)/coverage run --parallel-mode --source=latensor -m pytest -q -m "not slow and not long" tests/$$folder || exit 1; \
 	done
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --omit='*/_kernels.py' --skip-covered

@@ -13,10 +13,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.optimize.levenberg_marquardt import Span, System
+from latensor.decomposition.optimize.levenberg_marquardt import (
+    DIRECT,
+    DIRECT_ENTRIES,
+    Span,
+    System,
+)
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.sweeps import balanced
@@ -132,8 +136,10 @@ class _GramSystem:
         return self._gamma.diagonal(axis1=1, axis2=2).real[:, :, None] + self._model.ridge
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Array | None:
         order, rank, longest = self._factors.shape
+        if self._factors.size > DIRECT:
+            return None
         whole = np.einsum("nmij,mib,nja->niamjb", self._pairs, self._conjugated, self._factors)
         for mode in range(order):
             whole[mode, :, range(longest), mode, :, range(longest)] += self._gamma[mode]
@@ -194,18 +200,11 @@ class _ObservedSystem:
         return self._model.stack(diagonals) + self._model.ridge
 
     @cached_property
-    def matrix(self) -> Array:
-        problem: Any = self._model.problem
-        order, rank = len(self._blocks), self._blocks[0].shape[1]
-        longest, n = max(problem.shape), len(problem.entries)
-        rows = np.stack([self._products.rows(mode) for mode in range(order)], axis=1)
-        places = np.stack(problem.coordinates, axis=1)[:, :, None] + longest * np.arange(
-            order * rank
-        ).reshape(order, rank)
-        begin = np.arange(n + 1) * (order * rank)
-        shape = (n, order * rank * longest)
-        jacobian = scipy.sparse.csr_array((rows.ravel(), places.ravel(), begin), shape=shape)
-        return self._model.complete((jacobian.T @ jacobian).toarray(), rank * longest)
+    def matrix(self) -> Array | None:
+        rank, longest = self.gradient.shape[1:]
+        if self.gradient.size > DIRECT_ENTRIES:
+            return None
+        return self._model.complete(self._products.curvature(), rank * longest)
 
 
 @dataclass(frozen=True)
@@ -261,8 +260,10 @@ class _SharedSystem:
         return self._outer.diagonal()[:, None]
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Array | None:
         rank, size = self._rows.shape
+        if rank * size > DIRECT:
+            return None
         whole = np.einsum("ij,ib,ja->iajb", self._inner, self._rows, self._rows)
         whole[:, range(size), :, range(size)] += self._outer
         return whole.reshape(rank * size, -1)

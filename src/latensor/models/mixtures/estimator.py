@@ -188,6 +188,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             n_patterns=evidence["n_patterns"],
             converged=answer.converged,
             misfit=evidence.get("misfit", UNKNOWN_FIT),
+            n_reproduced=evidence.get("n_reproduced", -1),
         )
 
     def _state(self) -> MixtureState:

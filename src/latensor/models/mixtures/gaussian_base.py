@@ -278,7 +278,7 @@ class GaussianMixtureModel(Model[MixtureState]):
     ) -> dict[str, Any]:
         assert answer.state is not None
         return {
-            **optimum_evidence(self, frame["family"], frame, search_.sample, answer),
+            **optimum_evidence(self, frame["family"], frame, search_, answer),
             "spread": self.widest(frame, search_.sample, answer.state),
         }
 

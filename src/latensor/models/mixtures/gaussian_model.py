@@ -345,4 +345,4 @@ class GaussianModel(Model[MixtureState]):
     def evidence(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
-        return optimum_evidence(self, self.family(frame), frame, search_.sample, answer)
+        return optimum_evidence(self, self.family(frame), frame, search_, answer)

@@ -19,8 +19,9 @@ from numpy.polynomial.legendre import legvander
 from scipy.special import chdtr, chdtrc
 
 from latensor.arrays import Array
-from latensor.diagnostics.fit import UNKNOWN_FIT
-from latensor.estimation.model import Answer, Frame, Model
+from latensor.diagnostics.fit import UNKNOWN_FIT, is_fitting
+from latensor.estimation.halves import found_in_halves
+from latensor.estimation.model import Answer, Frame, Model, Search
 from latensor.estimation.selection import is_reproduced, reproduction
 from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import TIED, as_matrices, cholesky
@@ -42,13 +43,13 @@ def optimum_evidence(
     model: Model[MixtureState],
     family: GaussianFamily,
     frame: Frame,
-    sample: Batch,
+    search: Search[MixtureState],
     answer: Answer[MixtureState],
 ) -> dict[str, Any]:
     """What a sample says about the optimum of a mixture, and about another one that was met."""
     assert answer.state is not None
     assert answer.statistics is not None
-    weight, width = answer.statistics.weight, family.width
+    sample, weight, width = search.sample, answer.statistics.weight, family.width
     missing, copies = np.isnan(sample.rows), fewest_copies(sample)
     patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
     alternative, ahead, is_same = answer.evidence.get("alternative"), (np.inf, 0.0), False
@@ -58,6 +59,10 @@ def optimum_evidence(
         is_same = is_reproduced(
             reproduction(*(model.responsibilities(frame, state, sample) for state in both))
         )
+    found = misfit(family, sample, answer, lambda s: model.order(frame, s), copies)
+    # Where halves chose the number of components, they have been compared already.
+    tried = len(answer.state.weights) > 1 and "selection" not in frame.values
+    tried = tried and not is_fitting(found)
     return {
         "alternative": None,
         "ahead": tuple(ahead),
@@ -67,7 +72,8 @@ def optimum_evidence(
         "collapsed": int(family.collapsed(answer.state, weight).sum()),
         "missing": float(missing.mean()),
         "n_patterns": patterns,
-        "misfit": misfit(family, sample, answer, lambda s: model.order(frame, s), copies),
+        "misfit": found,
+        "n_reproduced": found_in_halves(model, frame, search, answer.state) if tried else -1,
     }
 
 

@@ -65,6 +65,11 @@ class Design:
         """(d, d): the average of x x' over the fibres of a mode."""
         raise NotImplementedError
 
+    @cached_property
+    def mode_covariances(self) -> list[Array]:
+        """Those of all modes."""
+        return [self.mode_covariance(mode) for mode in range(len(self.dims))]
+
 
 @dataclass(frozen=True, eq=False)
 class DenseDesign(Design):
@@ -131,7 +136,11 @@ class DenseDesign(Design):
         return self.rows.reshape(self.n_rows, -1) @ weights
 
     def mode_covariance(self, mode: int) -> Array:
-        fibres = np.moveaxis(self.rows, mode + 1, 0).reshape(self.dims[mode], -1)
+        d = self.dims[mode]
+        if mode == len(self.dims) - 1:
+            fibres = self.rows.reshape(-1, d).T
+        else:
+            fibres = np.moveaxis(self.rows, mode + 1, 0).reshape(d, -1)
         return fibres @ fibres.T / fibres.shape[1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ from latensor.exceptions import NotIdentifiableError
 from latensor.models.regression.design import Regression
 from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
 from latensor.models.regression.starts import Rank, left_over, starts_of
+from latensor.models.regression.weights import CPWeights
 from latensor.value_files import storable
 
 # Of cross-validation; which samples are in which fold is the same for every fit.
@@ -54,36 +55,17 @@ class Settings:
         elif alpha is not None:
             first = alpha
         path = RidgePath(regression, self.intercept, self.max_iter, self.tol)
-        # Few rows are fitted in no time, and local optima are many: every start to its end.
-        groups = [[start] for start in starts] if len(starts) > 2 else [starts]
-        found = [path.fitted(path.first(group, first), alpha) for group in groups]
-        best = min(found, key=lambda each: each.error)
-        if isinstance(rank, int) and len(regression.design.dims) + (regression.n_outputs > 1) > 2:
-            best = self._replaced(path, best, alpha)
-        if self.penalty != "weights":
-            other = path.fitted(path.factors(best), alpha)
-            other = path.strengthened(other) if alpha is None else other
-            best = other if self.penalty == "factors" or other.error < best.error else best
+        kinds = ("weights", "factors") if self.penalty == "auto" else (self.penalty,)
+
+        def fitted(start: Any) -> PathFit:
+            point = path.first(start, first)
+            found = [path.fitted(point, alpha, kind) for kind in kinds]
+            return min(found, key=lambda each: each.error)
+
+        best = min((fitted(start) for start in starts), key=lambda each: each.error)
+        if len(regression.design.dims) + (regression.n_outputs > 1) > 2:
+            best = _replaced(path, best, fitted)
         return path.finished(best)
-
-    def _replaced(self, path: RidgePath, best: PathFit, alpha: float | None) -> PathFit:
-        """Each component in turn for one that the residuals still have: no local optimum is left.
-
-        Of ten planted tensors (30 x 20 x 10, rank 3, 500 samples) one had ended with two components
-        of the truth from every start, its residuals with a third above what noise gives.
-        """
-        for _ in range(best.fitted.weights.rank):
-            weights = best.fitted.weights
-            found = left_over(path.regression, best.fitted.point.pull(), best.fitted.loss)
-            if found is None:
-                break
-            trials = [weights.with_component(c, found) for c in range(weights.rank)]
-            fits = [path.fitted(path.first([each], best.alpha), alpha) for each in trials]
-            other = min(fits, key=lambda each: each.error)
-            if not other.error < best.error:
-                break
-            best = other
-        return best
 
     def left_out(
         self, folds: Sequence[tuple[Regression, Callable[[Array], float]]], rank: Rank
@@ -107,6 +89,25 @@ class Settings:
                 f"alpha=0: weights of this rank have {n_free} degrees of freedom, but X and y "
                 f"give {count:g} numbers: lower the rank, give more samples, or set alpha"
             )
+
+
+def _replaced(path: RidgePath, best: PathFit, fitted: Callable[[Any], PathFit]) -> PathFit:
+    """Each component in turn for one that the residuals still have: no local optimum is left.
+
+    Of ten planted tensors (30 x 20 x 10, rank 3, 500 samples) one had ended with two components
+    of the truth from every start, its residuals with a third above what noise gives.
+    """
+    while True:
+        weights = best.fitted.weights
+        found, size = left_over(path.regression, best.fitted.point.pull(), best.fitted.loss)
+        best = replace(best, left_over=size)
+        if found is None or not isinstance(weights, CPWeights):
+            return best
+        trials = [weights.with_component(c, found) for c in range(weights.rank)]
+        other = min((fitted(trial) for trial in trials), key=lambda each: each.error)
+        if not other.error < best.error:
+            return best
+        best = other
 
 
 @storable

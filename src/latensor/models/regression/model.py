@@ -59,6 +59,8 @@ class RegressionCertificate(Findings):
     r2_cross_validated : float, by generalized cross-validation: an estimate for new samples
     converged : bool
     n_outputs : int, targets
+    left_over : float, the largest component that the residuals still have, of the largest that
+        noise has; 0 for matrices, which have no local optima to fear
     """
 
     n_samples: float
@@ -67,6 +69,7 @@ class RegressionCertificate(Findings):
     r2_cross_validated: float
     converged: bool
     n_outputs: int = 1
+    left_over: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -86,6 +89,15 @@ class RegressionCertificate(Findings):
         if level != GOOD:
             text += " Lower the rank, raise alpha, or give more samples."
         return level, text
+
+    @finding("Residuals")
+    def _residuals(self) -> Said | None:
+        if self.left_over <= 1:
+            return None
+        return CAUTION, (
+            f"The residuals still have a component, {self.left_over:.2g} times what noise has: the "
+            "rank is too low, alpha too large, or this is a local optimum. Try a higher rank."
+        )
 
     @finding("Convergence")
     def _convergence(self) -> Said | None:
@@ -270,7 +282,13 @@ class RegressionModel(TensorModel[RegressionState]):
         null = total * count / max(count - extra, 1.0) ** 2
         held = 1.0 if constant else 1 - path.error / null
         certificate = RegressionCertificate(
-            n, path.n_free + extra, r2, float(held), fitted.converged, self.n_outputs
+            n,
+            path.n_free + extra,
+            r2,
+            float(held),
+            fitted.converged,
+            self.n_outputs,
+            path.left_over,
         )
         weights = fitted.weights
         core = output = None

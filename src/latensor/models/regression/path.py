@@ -7,7 +7,6 @@ and asks again, until the answer stays (performance iteration).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -55,12 +54,15 @@ class PathFit:
     alpha : float
     n_free : float, degrees of freedom without those of intercepts
     error : float
+    left_over : float, the largest component of the residuals, of what noise would have; 0 where no
+        local optima are to be feared
     """
 
     fitted: Fitted[Any]
     alpha: float
     n_free: float
     error: float
+    left_over: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,21 +99,21 @@ class RidgePath:
         point = replace(point, ridge=ridge)
         return minimize(self._objective, point, max_iter=max_iter, tol=self._loose)
 
-    def first(self, starts: Sequence[LowRank], alpha: float) -> Fitted[Any]:
-        """The start whose optimum is lowest, there; of one start no optimum."""
-        ridge, found = Ridge(alpha * self.regression.n_samples), []
-        for weights in starts:
-            for _ in range(_SWEEPS):
-                weights = weights.sweep(
-                    self.regression.design, self.regression.targets, ridge.strength
-                )
-            found.append(evaluated(self._objective, weights, ridge))
-        if len(found) > 1:
-            found = [self._minimized(point, alpha, self.max_iter) for point in found]
-        return min(found, key=lambda point: point.value)
+    def first(self, weights: LowRank, alpha: float) -> Fitted[Any]:
+        """A start after a few sweeps over its blocks."""
+        ridge = Ridge(alpha * self.regression.n_samples)
+        for _ in range(_SWEEPS):
+            weights = weights.sweep(self.regression.design, self.regression.targets, ridge.strength)
+        return evaluated(self._objective, weights, ridge)
 
-    def fitted(self, point: Fitted[Any], alpha: float | None) -> PathFit:
+    def fitted(self, point: Fitted[Any], alpha: float | None, penalty: str) -> PathFit:
         """The optimum for a strength, or for the one that cross-validation prefers there."""
+        if penalty == "factors":
+            point = evaluated(self._objective, point.weights, Ridge(0.0, penalty))
+        found = self._followed(point, alpha)
+        return self._strengthened(found) if penalty == "factors" and alpha is None else found
+
+    def _followed(self, point: Fitted[Any], alpha: float | None) -> PathFit:
         alphas = ALPHAS if alpha is None else np.array([alpha])
         tried: set[int] = set()
         left, last = self.max_iter, -1
@@ -133,7 +135,7 @@ class RidgePath:
             left, last = left - point.n_iter, best
         return PathFit(point, float(alphas[last]), float(free[last]), float(errors[last]))
 
-    def strengthened(self, path: PathFit) -> PathFit:
+    def _strengthened(self, path: PathFit) -> PathFit:
         """Where a stronger ridge no longer lowers the error.
 
         Of the penalty on factors: a component that vanishes is not in the linear model before.
@@ -165,11 +167,6 @@ class RidgePath:
         """The chosen optimum, to the tolerance that was asked for."""
         fitted = minimize(self._objective, path.fitted, max_iter=self.max_iter, tol=self.tol)
         return replace(path, fitted=fitted)
-
-    def factors(self, path: PathFit) -> Fitted[Any]:
-        """The same weights for the penalty on factors."""
-        ridge = Ridge(0.0, "factors")
-        return evaluated(self._objective, path.fitted.weights, ridge)
 
     def _expected(self, fitted: Fitted[Any], alphas: Array) -> tuple[Array, Array]:
         """Errors of strengths, and degrees of freedom, in the linear model at a point."""

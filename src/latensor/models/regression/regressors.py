@@ -25,7 +25,7 @@ class TensorRegressor(RegressorMixin, TensorEstimator):  # type: ignore[misc]
     """Base of the regressors: y = <X, W> + b with W of low rank."""
 
     _: KW_ONLY
-    penalty: str = parameter("auto", Choice(("weights", "factors", "auto")))
+    penalty: str = parameter("factors", Choice(("weights", "factors", "auto")))
 
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "_flat")
     _fitted_names = TensorEstimator._fitted_names | {"penalty_"}
@@ -89,8 +89,8 @@ class CPRegressor(CPRank, TensorRegressor):
         standard error of the best
     alpha : float, strength of the ridge as a fraction of the mean square of an entry; "auto"
         takes it from a path by generalized cross-validation
-    penalty : "weights" (|W|^2), "factors" (the squares of all factors, which removes components),
-        or "auto": whichever has the smaller cross-validated error
+    penalty : "factors" (the squares of all factors, which removes components), "weights" (|W|^2),
+        or "auto": whichever has the smaller cross-validated error, in twice the time
     fit_intercept : bool
     shape : the dimensions (d1, d2, ..) of one sample, where X comes as rows (n, d1 d2 ..); one of
         them may be -1, as in NumPy's `reshape`

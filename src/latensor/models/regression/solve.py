@@ -34,6 +34,10 @@ class Ridge:
     strength: float
     penalty: str = "weights"
 
+    def shared(self, weights: W) -> W:
+        """The same weights, norms shared among the blocks as the penalty asks."""
+        return weights.balanced() if self.penalty == "weights" else weights.smallest()
+
     def value(self, weights: LowRank) -> float:
         """Half of the penalty."""
         if self.penalty == "weights":
@@ -105,7 +109,7 @@ def evaluated(
     objective: Objective, weights: W, ridge: Ridge, intercepts: Array | None = None
 ) -> Fitted[W]:
     """Weights as they are, norms shared as the penalty asks."""
-    weights = weights.balanced() if ridge.penalty == "weights" else weights.smallest()
+    weights = ridge.shared(weights)
     b = np.zeros(objective.n_intercepts) if intercepts is None else intercepts
     return Fitted(weights, b, objective.at(weights, b), ridge)
 
@@ -178,8 +182,7 @@ def _stepped(objective: Objective, before: Descent[W], tol: float) -> Descent[W]
         return replace(before, converged=True)
     for _ in range(_MAX_TRIALS):
         weights = now.weights.unpack(theta + step[:p])
-        if ridge.penalty == "weights":
-            weights = weights.balanced()
+        weights = ridge.shared(weights)
         b = now.intercepts + step[p:]
         there = Fitted(weights, b, objective.at(weights, b), ridge)
         trial = there.value

@@ -33,8 +33,8 @@ _NEARLY_WHITE = 2.0
 def _whitenings(regression: Regression) -> tuple[list[Array], list[float], bool]:
     """S_k^-1/2 (d_k, d_k) of every mode, mean variances, and whether those of a mode differ."""
     found, averages, ratio = [], [], 1.0
-    for mode in range(len(regression.design.dims)):
-        values, vectors = np.linalg.eigh(regression.design.mode_covariance(mode))
+    for covariance in regression.design.mode_covariances:
+        values, vectors = np.linalg.eigh(covariance)
         values = np.maximum(values, 0.0)
         averages.append(float(values.mean()))
         values = values + (_MODE_RIDGE * float(values.mean()) or 1.0)
@@ -71,26 +71,20 @@ def _ridge_estimate(regression: Regression, rank: int) -> Array | None:
 def _moments(regression: Regression, rank: int) -> tuple[list[tuple[Array, list[Array]]], bool]:
     """Tensors to decompose, each with what whitened it, and whether entries are correlated.
 
-    Matrices have no local optima to fear: one start. For three modes and more the moment itself
-    and the whitened one stand beside each other, as in one of ten planted tensors (30 x 20 x 10,
-    500 samples) the first alone ends in a local optimum, and ridge regression where it is cheap.
+    The whitened moment, and ridge regression where it is cheap.
     """
     moment, (whitenings, _, correlated) = _moment(regression), _whitenings(regression)
-    whitened = (_times(moment, whitenings), whitenings)
-    plain: tuple[Array, list[Array]] = (moment, [])
-    if len(regression.design.dims) + (regression.n_outputs > 1) < 3:
-        return [whitened if correlated else plain], correlated
-    found = [whitened] if correlated else [plain, whitened]
     estimate = _ridge_estimate(regression, rank)
+    found = [(_times(moment, whitenings), whitenings)]
     return [*found, *([] if estimate is None else [(estimate, [])])], correlated
 
 
-def left_over(regression: Regression, pull: Array, loss: float) -> CPWeights | None:
-    """The component that residuals still have; None where noise alone would have as much.
+def left_over(regression: Regression, pull: Array, loss: float) -> tuple[CPWeights | None, float]:
+    """The component that residuals still have, and its size, of the largest that noise has.
 
-    Whitened, the cross moment of n residuals of standard deviation s has entries of s n^-1/2 times
-    the deviation of a whitened entry of X; the best approximation of rank one of such noise has at
-    most a weight of sum_k d_k^1/2 times that.
+    None where noise alone would have as much. Whitened, the cross moment of n residuals of standard
+    deviation s has entries of s n^-1/2 times the deviation of a whitened entry of X; the best
+    approximation of rank one of such noise has at most a weight of sum_k d_k^1/2 times that.
 
     Parameters
     ----------
@@ -101,15 +95,17 @@ def left_over(regression: Regression, pull: Array, loss: float) -> CPWeights | N
     design, n, q = regression.design, regression.n_samples, regression.n_outputs
     whitenings, averages, _ = _whitenings(regression)
     if not min(averages) > 0:
-        return None
+        return None, 0.0
     tensor = _times((pull / n).reshape(*design.dims, -1), whitenings)
     variance = averages[0] * design.n_rows / n / np.prod(averages)
     entry = np.sqrt(2 * loss / (n * q) * variance / n)
     limit = entry * sum(np.sqrt(d) for d in tensor.shape if d > 1)
-    found = decompose(tensor[..., 0] if q == 1 else tensor, 1).tensor
-    if not float(np.abs(found.weights[0])) > limit:
-        return None
-    return _cp_start(tensor, 1, whitenings)
+    plain = _cp_start(tensor, 1, [])
+    size = float(np.sqrt(plain.squared_norm()) / limit) if limit > 0 else 0.0
+    if not size > 1:
+        return None, size
+    factors = [m @ f for m, f in zip(whitenings, plain.factors, strict=True)]
+    return CPWeights(tuple(factors), plain.output), size
 
 
 def starts_of(regression: Regression, rank: Rank) -> tuple[list[Any], bool]:

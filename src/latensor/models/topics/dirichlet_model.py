@@ -26,9 +26,9 @@ from latensor.models.topics.refinement import (
     topic_mixtures,
 )
 from latensor.models.topics.refinement.documents import Documents, padded
-from latensor.models.topics.refinement.folded import refine_by_folds
+from latensor.models.topics.refinement.folded import FoldedTopics, refine_by_folds
 from latensor.models.topics.refinement.likelihood import MarginalLikelihood, likeliest_toward
-from latensor.models.topics.refinement.topics import fractions_fit
+from latensor.models.topics.refinement.topics import RefinedTopics, fractions_fit
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.sums import Joint, Mapped, plus, times
@@ -170,9 +170,9 @@ class DirichletModel(TopicsModel):
         prior = self._refining_prior(run, answer, follows)
         family = replace(self.family(frame), document_prior=prior)
         whole, k = run.source.in_memory, len(start.topics)
-        found: Any
+        found: RefinedTopics | FoldedTopics
         if whole is not None and fractions_fit(whole.rows.nnz, k, np.dtype(np.float32)):
-            found = refine_topics(
+            found = local = refine_topics(
                 whole.rows,
                 start.topics.astype(np.float32),
                 document_prior=prior,
@@ -182,9 +182,9 @@ class DirichletModel(TopicsModel):
                 callback=lambda _: run.tell("refinement"),
                 document_weights=None if (whole.weights == 1).all() else whole.weights,
             )
-            topics = found.topics.astype(np.float64)
+            topics = local.topics.astype(np.float64)
             topics /= topics.sum(axis=1, keepdims=True)
-            counts = found.counts.astype(np.float64)
+            counts = local.counts.astype(np.float64)
             sizes = counts.sum(axis=1) + self.word_prior * self.n_features
             state = TopicState(topics, start.weights, sizes)
             words = padded(counts.T, np.float64)
@@ -193,15 +193,15 @@ class DirichletModel(TopicsModel):
                 family, state, sums={"words": words, "log_likelihood": np.nan, "weight": tokens}
             )
         else:
-            found = refine_by_folds(
+            folded = refine_by_folds(
                 lambda accumulator: run.fold("refinement", accumulator),
                 family,
                 start,
                 self.refine,
                 run.loop("refinement"),
             )
-            statistics = Statistics(family, found.state, sums=found.sums)
-            state = statistics.maximized()
+            statistics = Statistics(family, folded.state, sums=folded.sums)
+            state, found = statistics.maximized(), folded
         state = self._weighed(run, state, answer, follows)
         return replace(
             answer,
