@@ -62,8 +62,8 @@ def test_impossible_means_are_not_trusted():
     curve = np.sin(2 * np.pi * rng.uniform(0, 1, (4000, 1)) @ rng.uniform(0.5, 2.5, (1, 14)))
     data = np.clip(curve + 0.05 * rng.standard_normal((4000, 14)), -1, 1)
     model = ProductMixture(5, random_state=0).fit(data)
-    assert np.abs(model.means_).max() > 1.1
-    assert model.certificate_.outside > 0.05
+    assert np.abs(model.means_).max() > 1.05
+    assert model.certificate_.outside > 0.03
     assert model.certificate_.verdict == "unstable"
     assert "range of its feature" in " ".join(str(model.certificate_).split())
 

@@ -153,14 +153,14 @@ def test_moments_alone_have_no_refinement_to_show(counts):
     assert [w.text for w in page.topics[0].words] == [str(w) for w in model.top_words()[0]]
 
 
-def test_the_refinement_is_shown_with_the_pass_that_was_kept(model, source):
+def test_the_refinement_is_shown_pass_by_pass(model, source):
     history = model.history_
     model.history_ = np.array([90.0, 70.0, 65.0, 66.0])
     try:
         refinement = page_of(model, source).refinement
     finally:
         model.history_ = history
-    assert (list(refinement.passes), refinement.kept) == ([0, 1, 2, 3], 2)
+    assert (list(refinement.passes), refinement.kept) == ([0, 1, 2, 3], None)
 
 
 def test_what_the_caller_says_about_reproduction_stays(model, source):

@@ -197,7 +197,7 @@ def print_topics(learned: Learned, console: Console) -> None:
         values = page.refinement.perplexity
         say(
             console,
-            f"Perplexity of words: {values[0]:,.0f} by moments, {values[-1]:,.0f} after refinement "
+            f"Perplexity of the corpus: {values[0]:,.0f} by moments, {values[-1]:,.0f} refined "
             f"({model.status_})",
         )
     else:

@@ -120,7 +120,7 @@ def _refinement(refinement: RefinementHistory) -> Markup:
     at = list(refinement.passes).index(kept)
     first, last = refinement.perplexity[0], refinement.perplexity[at]
     text = (
-        f"Perplexity of words goes from {number(first)} to {number(last)} in "
+        f"Perplexity of the corpus goes from {number(first)} to {number(last)} in "
         f"{number(kept)} passes over the corpus (lower is better)."
     )
     if at < len(refinement.passes) - 1:
