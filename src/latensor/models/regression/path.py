@@ -136,16 +136,17 @@ class RidgePath:
         return PathFit(point, float(alphas[last]), float(free[last]), float(errors[last]))
 
     def _strengthened(self, path: PathFit) -> PathFit:
-        """Where a stronger ridge no longer lowers the error.
+        """Where a stronger ridge hardly lowers the error.
 
         Of the penalty on factors: a component that vanishes is not in the linear model before.
         """
         for alpha in ALPHAS[path.alpha * (1 + self.tol) < ALPHAS]:
             point = self._minimized(path.fitted, float(alpha), self.max_iter)
             other = self._reached(point, float(alpha))
-            if not other.error < path.error:
+            gain = path.error - other.error
+            path = other if gain > 0 else path
+            if not gain > path.error / self._count:  # half a degree of freedom, as above
                 break
-            path = other
         return path
 
     def _reached(self, point: Fitted[Any], alpha: float) -> PathFit:
