@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+# Modules are compiled when they are imported, which most of what is installed never is.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 
-.PHONY: demo test test-slow test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
+.PHONY: demo test test-slow test-long test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
 	bench-slices bench-matrices bench-regression bench-nn bench-nonlinear bench-topics bench-topics-stream \
 	bench-mixtures bench-graphs bench-trees bench-hard bench-engines bench-spark-ml bench-quick bench-auto coverage
 .DEFAULT_GOAL := help
@@ -15,32 +16,35 @@ help:  ## Show this list
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) install --upgrade "pip>=24"
 
 $(VENV)/.installed-demo: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[plots]"
+	$(INSTALL) -e ".[plots]"
 	@touch $@
 
 $(VENV)/.installed-dev: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[dev]"
+	$(INSTALL) -e ".[dev]"
 	@touch $@ $(VENV)/.installed-demo
 
 $(VENV)/.installed-docs: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[plots,docs]"
+	$(INSTALL) -e ".[plots,docs]"
 	@touch $@
 
 demo: $(VENV)/.installed-demo  ## See latensor at work
 	$(BIN)/latensor demo
 
 # Two workers with one BLAS thread each: threads of BLAS that wait for a busy core spin. A file is
-# tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice.
-PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile -q --durations=150 --durations-min=1
+# tested by one worker: what it fits once and what JAX and Numba compile for it is not done twice. Pages,
+# each one long test, come first, so that no worker waits for one at the end.
+PYTEST := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -q --durations=150 --durations-min=1
 
 test: $(VENV)/.installed-dev  ## Run the tests, the examples in README and docs included
-	$(PYTEST) -m "not slow"
+	$(PYTEST) -m "not slow and not long"
 
 test-slow: $(VENV)/.installed-dev  ## Run further seeds, shapes and libraries of what takes long
-	$(PYTEST) -m slow tests
+	$(PYTEST) -m "slow and not long"
+
+test-long: $(VENV)/.installed-dev  ## Run what is left out by both, before a release
+	$(PYTEST) -m long
 
 test-spark: $(VENV)/.installed-dev  ## Run the tests of Spark; installs pyspark and, with apt, a JRE
 	VENV=$(VENV) .ci/spark
@@ -66,7 +70,7 @@ COVERED := $(notdir $(patsubst %/,%,$(wildcard tests/*/)))
 coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach, all folders; half an hour
 	rm -f .coverage .coverage.*
 	for folder in $(COVERED); do \
-		$(BIN)/coverage run --parallel-mode --source=latensor -m pytest -q -m "not slow" tests/$$folder || exit 1; \
+		$(BIN)/coverage run --parallel-mode --source=latensor -m pytest -q -m "not slow and not long" tests/$$folder || exit 1; \
 	done
 	$(BIN)/coverage combine -q
 	$(BIN)/coverage report --omit='*/_kernels.py' --skip-covered
@@ -99,7 +103,7 @@ bench-nn: $(VENV)/.installed-dev  ## Compressed networks and layers beside dense
 	$(BIN)/python -m benchmarks.nn --write
 
 $(VENV)/.installed-bench-topics: pyproject.toml | $(BIN)/python
-	$(PIP) install -e ".[bench-topics]"
+	$(INSTALL) -e ".[bench-topics]"
 	@touch $@
 
 bench-topics: $(VENV)/.installed-bench-topics  ## Topics beside tomotopy, topica, scikit-learn and gensim
@@ -119,21 +123,21 @@ bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or, regressions and neural net
 	$(BIN)/python -m benchmarks.two_layer
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
-	$(PIP) install -e ".[bench-mixtures]"
+	$(INSTALL) -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.mixtures
 	$(BIN)/python -m benchmarks.gaussian_mixtures
 	$(BIN)/python -m benchmarks.hmm
 	$(BIN)/python -m benchmarks.ica
 
 bench-auto: $(VENV)/.installed-dev  ## How often n_components="auto" finds the planted number, and real sets
-	$(PIP) install -e ".[bench-mixtures]"
+	$(INSTALL) -e ".[bench-mixtures]"
 	$(BIN)/python -m benchmarks.auto
 
 bench-graphs: $(VENV)/.installed-dev  ## Communities beside regularized spectral clustering and scikit-learn
 	$(BIN)/python -m benchmarks.graphs --write
 
 bench-trees: $(VENV)/.installed-dev  ## Latent trees beside neighbour joining
-	$(BIN)/python -m benchmarks.trees --first 10 --write
+	$(BIN)/python -m benchmarks.trees --first 30 --write
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

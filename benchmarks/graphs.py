@@ -1,6 +1,6 @@
 """Communities beside regularized spectral clustering and scikit-learn's: memberships and labels.
 
-    python -m benchmarks.graphs [planted] [real] [--seeds 10] [--write]
+    python -m benchmarks.graphs [planted] [real] [--seeds 10] [--first 0] [--write]
 
 Planted networks: half the mean absolute difference of memberships after matching, and CPU seconds;
 labels of the peers are memberships of one community. "The rest known" is what no estimate can beat:
@@ -103,7 +103,7 @@ def limit(data: Any, alpha0: float, seed: int) -> float:
     return total / (2 * _NODES)
 
 
-def planted(n_seeds: int) -> Iterator[str]:
+def planted(seeds: range) -> Iterator[str]:
     yield (
         "| nodes, k, alpha0, degree | latensor | latensor, alpha0=0.5 | regularized spectral | "
         "scikit-learn | the rest known |"
@@ -112,7 +112,7 @@ def planted(n_seeds: int) -> Iterator[str]:
     for n, k, alpha0, degree in SETTINGS:
         names = ("ours", "default", "regularized", "sklearn", "limit")
         cells: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
-        for seed in range(n_seeds):
+        for seed in seeds:
             data = lt.datasets.make_block_model(
                 n, k, alpha0=alpha0, degree=degree, random_state=seed
             )
@@ -172,10 +172,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("parts", nargs="*", default=["planted", "real"])
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--write", action="store_true")
     options = parser.parse_args()
     data = os.environ.get("LATENSOR_DATA")
-    tables = {"planted": lambda: planted(options.seeds)}
+    seeds = range(options.first, options.first + options.seeds)
+    tables = {"planted": lambda: planted(seeds)}
     if data:
         tables["real"] = lambda: real(Path(data))
     for part in options.parts:

@@ -1,6 +1,6 @@
 """Whether 95 % intervals hold the truth in 95 of 100 data sets, and how wide they are.
 
-    python -m benchmarks.intervals [--sets 100] [--only spherical ...]
+    python -m benchmarks.intervals [--sets 100] [--first 0] [--only spherical ...] [--fits raw]
 
 Every data set of a design is drawn anew. Coverage is the fraction of parameters whose interval
 holds the truth; width is the mean half-width over 1.96 times the standard deviation of the
@@ -246,13 +246,13 @@ def shown(name: str, value: Any, signs: Any = None) -> Any:
     return value.T if signs is None else value.T * signs[:, None]
 
 
-def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float]]:
+def measure(name: str, refine: Any, seeds: range) -> dict[str, tuple[float, float]]:
     """Coverage and relative width by parameter, and over all of them."""
     model_class, draw, refines = DESIGNS[name]
     inside: dict[str, list[Any]] = {}
     estimates: dict[str, list[Any]] = {}
     widths: dict[str, list[Any]] = {}
-    for seed in range(n_sets):
+    for seed in seeds:
         data, truth = draw(seed)
         more = {"refine": refine} if refines else {}
         by = next(each for each in MATCHED_BY if each in truth)
@@ -304,7 +304,9 @@ def measure(name: str, refine: Any, n_sets: int) -> dict[str, tuple[float, float
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--sets", type=int, default=100)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first data set")
     parser.add_argument("--only", nargs="*", default=None)
+    parser.add_argument("--fits", nargs="*", default=("raw", "refined"))
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     print("| design | fit | data sets | all | weights | means | variances | CPU s |")
@@ -312,12 +314,14 @@ def main() -> None:
     for name in DESIGNS if options.only is None else options.only:
         refines = DESIGNS[name][2]
         for refine in (0, "auto") if refines else (0,) if refines is False else ("auto",):
+            fit = "raw" if refine == 0 else "refined"
+            if fit not in options.fits:
+                continue
             start = time.process_time()
-            found = measure(name, refine, options.sets)
+            found = measure(name, refine, range(options.first, options.first + options.sets))
             seconds = time.process_time() - start
             each = [next((found[p] for p in names if p in found), None) for names in COLUMNS]
             cells = ["" if c is None else f"{100 * c[0]:.1f} %, {c[1]:.2f}" for c in each]
-            fit = "raw" if refine == 0 else "refined"
             row = [name, fit, f"{found['sets'][0]:.0f}", *cells, f"{seconds:.0f}"]
             print("| " + " | ".join(row) + " |", flush=True)
 

@@ -1,5 +1,6 @@
 """Every array library the tests know, as fixtures; a library that is not installed is skipped."""
 
+import gc
 import importlib
 import os
 from dataclasses import dataclass
@@ -9,9 +10,12 @@ from typing import Any
 # JAX reads this once, on import: without it every float64 array would silently become float32.
 os.environ.setdefault("JAX_ENABLE_X64", "1")
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Thousands of small programs are compiled once and run once: optimizing them is not worth it.
+# Thousands of small programs are compiled once and run once: optimizing them is not worth it, and
+# neither is dividing them among threads.
 os.environ.setdefault(
-    "XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    " --xla_cpu_parallel_codegen_split_count=1",
 )
 
 import numpy as np
@@ -28,6 +32,15 @@ CONTRACTS = {
     "test_pca.py",
     "test_single_topic.py",
     "test_tensor_regressors.py",
+}
+
+# Marks of the first, the second and all further parametrizations, by the word in slow_tests.txt.
+MARKS = {
+    "": (None, "slow", "slow"),
+    "few": (None, "slow", "long"),
+    "all": ("slow", "slow", "slow"),
+    "late": ("slow", "long", "long"),
+    "long": ("long", "long", "long"),
 }
 
 
@@ -96,38 +109,52 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(20260101)
 
 
-def pytest_collection_modifyitems(config, items):
-    """Mark as slow all but the first of what takes long: of tests that are listed, and of JAX.
+def pytest_collection_finish(session):
+    """Keep the garbage collector from going over what was imported, again and again.
 
-    JAX compiles every shape and dtype anew. Estimators share a base: the first of each file in
-    CONTRACTS meets all of scikit-learn's checks, the others one. Tests that are listed with "all"
-    are slow as a whole; what they show is touched by others.
+    PyTorch, JAX and scikit-learn make up nearly all objects of the process, and stay: a tenth of
+    the time of all tests went into looking at them.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def pytest_collection_modifyitems(config, items):
+    """Mark as slow all but the first of what takes long, and as long what few changes can break.
+
+    slow_tests.txt names the tests and says how. Of the others, JAX, which compiles every shape and
+    dtype anew, is slow from its second parametrization on. Estimators share a base: the first of
+    each file in CONTRACTS meets all of scikit-learn's checks in `make test`, the others one; every
+    class does in `make test-slow`, and other settings of it in `make test-long`.
     """
     _thin_out_jax(config, items)
     lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
-    listed = {line.removesuffix(" all") for line in lines}
-    whole = {line.removesuffix(" all") for line in lines if line.endswith(" all")}
-    root, seen = Path(__file__).parents[1], {}
+    listed = dict(line.partition(" ")[::2] for line in lines if not line.startswith("#"))
+    root, cases, classes = Path(__file__).parents[1], {}, {}
     for item in items:
-        if not isinstance(item, pytest.Function):
-            continue
-        name = f"{item.path.relative_to(root).as_posix()}::{item.originalname}"
+        name = item.path.relative_to(root).as_posix()
+        if isinstance(item, pytest.Function):
+            name += f"::{item.originalname}"
         call = getattr(item, "callspec", None)
-        case = item.nodeid
-        if name in whole:
-            item.add_marker(pytest.mark.slow)
+        guest = next((name for name in ("torch", "jax") if name in getattr(call, "id", "")), None)
+        how, kind, case = listed.get(name), name, item.nodeid
+        if how is None and call is not None and {"estimator", "check"} <= call.params.keys():
+            settings = repr(call.params["estimator"])
+            case = settings if item.path.name in CONTRACTS else case
+            known = classes.setdefault((name, type(call.params["estimator"])), settings)
+            how = "" if settings == known else "long"
+        elif how is None and guest != "jax":
             continue
-        if name in listed:
-            kind = name
-        elif call is not None and {"estimator", "check"} <= call.params.keys():
-            kind = name
-            case = repr(call.params["estimator"]) if item.path.name in CONTRACTS else case
-        elif "jax" in getattr(call, "id", ""):
-            kind = f"{name} jax"
-        else:
-            continue
-        if seen.setdefault(kind, case) != case:
-            item.add_marker(pytest.mark.slow)
+        # Other libraries have a first parametrization of their own.
+        if guest is not None and how in (None, "few"):
+            kind, how = f"{name} {guest}", "late" if how == "few" else ""
+        seen = cases.setdefault(kind, [])
+        if case not in seen:
+            seen.append(case)
+        mark = MARKS[how][min(seen.index(case), 2)]
+        if mark is not None:
+            item.add_marker(mark)
 
 
 def _thin_out_jax(config, items):

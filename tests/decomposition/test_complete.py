@@ -244,11 +244,16 @@ def test_equations_over_entries_agree_with_their_definition():
     moved = [[f + sign * step * x for f, x in zip(rows, change, strict=True)] for sign in (1, -1)]
     slope = (problem.model(moved[0]) - problem.model(moved[1])) / (2 * step)
     np.testing.assert_allclose(products.spread(change), slope, atol=1e-8)
+    jacobian = np.zeros((len(values), 4, 2, 5))
     for mode in range(4):
-        design = products.rows(mode)
+        others = [rows[m][:, problem.coordinates[m]] for m in range(4) if m != mode]
+        design = np.prod(others, axis=0).T
+        jacobian[np.arange(len(values)), mode, :, problem.coordinates[mode]] = design
         matrices, right = products.equations(mode)
         for i in range(problem.shape[mode]):
             part = problem.coordinates[mode] == i
             np.testing.assert_allclose(matrices[i], design[part].T @ design[part], atol=1e-12)
             np.testing.assert_allclose(right[i], design[part].T @ problem.entries[part], atol=1e-12)
         np.testing.assert_allclose(products.gathered(problem.entries, mode), right.T, atol=1e-12)
+    jacobian = jacobian.reshape(len(values), -1)
+    np.testing.assert_allclose(products.curvature(), np.triu(jacobian.T @ jacobian), atol=1e-12)

@@ -45,9 +45,9 @@ def random_call(seed):
     return tensor, array, rank, options
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(20))
 def test_residuals_and_statuses_are_true(part):
-    for seed in range(part, CALLS, 10):
+    for seed in range(part, CALLS, 20):
         tensor, array, rank, options = random_call(seed + FIRST)
         try:
             with warnings.catch_warnings():

@@ -202,6 +202,22 @@ def test_sparse_parts_trains_and_tucker_forms_of_any_kind_scale_too(scale):
     np.testing.assert_allclose(train, np.eye(2)[:, :, None] * np.eye(2), atol=1e-12)
 
 
+@pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e300])
+def test_starts_and_fixed_factors_of_any_size_lead_to_the_same_fit(scale):
+    tensor, factors = planted(2, (6, 5, 4), 2, noise=0.1)
+    options = [{"algorithm": a} for a in ("auto", "als", "gauss_newton")]
+    options += [{"fixed_modes": (1,)}, {"fixed_modes": (1,), "algorithm": "als"}]
+    for extra in options:
+        one = decompose(tensor, 2, init=(None, factors), **extra)
+        other = decompose(tensor * scale, 2, init=(None, factors), **extra)
+        assert other.residual == pytest.approx(one.residual, rel=1e-6), extra
+        np.testing.assert_allclose(other.weights / scale, one.weights, rtol=1e-3)
+    mixed = [factors[0], factors[1] * scale ** (1 / 30), factors[2]]
+    for algorithm in ("auto", "als"):
+        fixed = decompose(tensor, 2, init=(None, mixed), fixed_modes=(1,), algorithm=algorithm)
+        assert fixed.residual == pytest.approx(one.residual, rel=1e-6)
+
+
 def test_other_libraries_ridges_and_callbacks_scale_too():
     torch = pytest.importorskip("torch")
     tensor, _ = planted(2, (6, 5, 4), 2, noise=0.1)

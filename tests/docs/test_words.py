@@ -1,10 +1,13 @@
 """Code, messages and pages say what the field says: no word of a private dialect comes back."""
 
 import ast
+import functools
 import re
 from pathlib import Path
 
 import pytest
+
+from source_code import modules
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")]
@@ -65,21 +68,22 @@ def parts(name):
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().split("_")
 
 
-def named(tree):
-    """Every class and function of a module."""
-    kinds = (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
-    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+@functools.cache
+def texts():
+    """Every text by its path."""
+    names = {path.relative_to(ROOT).as_posix(): path for path in TEXTS}
+    return {name: names[name].read_text(encoding="utf-8") for name in names if name not in ALLOWED}
 
 
 def lines_with(pattern):
     """Lines of all texts in which a pattern occurs."""
     found = []
-    for path in TEXTS:
-        if path.relative_to(ROOT).as_posix() in ALLOWED:
+    for name, text in texts().items():
+        if not pattern.search(text):
             continue
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        for number, line in enumerate(text.splitlines(), 1):
             if pattern.search(line):
-                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:90]}")
+                found.append(f"{name}:{number}: {line.strip()[:90]}")
     return found
 
 
@@ -97,13 +101,13 @@ def test_no_private_phrase_is_left(phrase):
 
 def test_no_name_says_share_for_fraction():
     found = []
-    for path in SOURCES:
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for path, nodes in modules():
+        for node in nodes:
             name = (
                 getattr(node, "id", None) or getattr(node, "arg", None) or getattr(node, "name", "")
             )
-            if isinstance(name, str) and {"share", "shares"} & set(parts(name)):
-                found.append(f"{path.relative_to(ROOT)}: {name}")
+            if isinstance(name, str) and "share" in name.lower():
+                found += [f"{path}: {name}"] if {"share", "shares"} & set(parts(name)) else []
     assert found == []
 
 
@@ -114,13 +118,12 @@ def test_files_and_classes_are_named_by_what_they_compute():
         if FILES
         & {word for part in path.relative_to(ROOT).parts for word in parts(Path(part).stem)}
     ]
-    for path in SOURCES:
-        for node in named(ast.parse(path.read_text(encoding="utf-8"))):
-            where = f"{path.relative_to(ROOT)}: {node.name}"
+    for path, nodes in modules():
+        for node in nodes:
             if isinstance(node, ast.ClassDef):
-                found += [where] if FILES & set(parts(node.name)) else []
-            elif node.name.strip("_") in FUNCTIONS:
-                found.append(where)
+                found += [f"{path}: {node.name}"] if FILES & set(parts(node.name)) else []
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                found += [f"{path}: {node.name}"] if node.name.strip("_") in FUNCTIONS else []
     assert found == []
 
 

@@ -90,6 +90,14 @@ class Case:
     def __init__(self, make, arguments, batches, names, short):
         self.make, self.arguments, self.batches = make, arguments, batches
         self.names, self.short = names, short
+        self.fits = {}
+
+    def whole(self, **settings):
+        """The fit to all of the arrays at once; nobody may change it."""
+        key = tuple(settings.items())
+        if key not in self.fits:
+            self.fits[key] = self.make(**settings).fit(*self.arguments)
+        return self.fits[key]
 
     def values(self, model):
         found = []
@@ -195,15 +203,15 @@ def gap(case, one, other):
 @pytest.mark.parametrize("wrap", [list, Again])
 def test_a_short_source_is_its_rows(name, wrap):
     case = CASES[name]
-    whole = case.make(refine=2).fit(*case.arguments)
-    assert gap(case, whole, case.make(refine=2).fit(wrap(case.batches()))) == 0
+    found = case.make(refine=2).fit(wrap(case.batches()))
+    assert gap(case, case.whole(refine=2), found) == 0
 
 
 @every
 def test_a_long_source_is_gone_over_twice(name):
     case = CASES[name]
     n_rows = len(case.arguments[0][0]) if name == "views" else len(case.arguments[0])
-    whole = case.make(refine=0).fit(*case.arguments)
+    whole = case.whole(refine=0)
     source = Again(case.batches())
     found = case.make(case.short, refine=0).fit(source)
     assert gap(case, whole, found) < 1e-9
@@ -228,7 +236,7 @@ def test_a_long_source_is_refined_on_a_sample(name):
     if name == "ica":
         limit = 1500
     found = case.make(limit).fit(case.batches())
-    whole = case.make().fit(*case.arguments)
+    whole = case.whole()
     assert found.certificate_.verdict == whole.certificate_.verdict
     assert gap(case, whole, found) < 0.6
     if hasattr(found, "n_iter_"):
@@ -280,7 +288,7 @@ def test_batches_of_weight_zero_are_not_there(name):
     refine = "auto" if name in NUMBERED else 0
     found = case.make(refine=refine).fit(Again(given))
     least = 1e-2 if name in NUMBERED else 1e-8
-    assert gap(case, case.make(refine=refine).fit(*case.arguments), found) < least
+    assert gap(case, case.whole(refine=refine), found) < least
 
 
 @every
@@ -307,7 +315,7 @@ def test_sources_that_cannot_be_used_are_told(name):
 def test_streams_are_merged_and_go_on_from_files(name, tmp_path):
     case = CASES[name]
     first, *rest = (b if name in TARGETED else (b,) for b in case.batches())
-    whole = case.make(refine=2).fit(*case.arguments)
+    whole = case.whole(refine=2)
     one = case.make(refine=2).partial_fit(*first)
     other = case.make(refine=2).partial_fit(*rest[0]).partial_fit(*rest[1])
     # Few rows are all held: a stream of them is their fit.
@@ -395,7 +403,7 @@ WITH_INTERVALS = {
 @every
 def test_intervals_have_the_shape_of_the_parameters_and_hold_them(name):
     case = CASES[name]
-    model = case.make().fit(*case.arguments)
+    model = case.whole()
     found = model.intervals(*case.arguments, n_resamples=20, n_groups=20)
     again = model.intervals(*case.arguments, n_resamples=20, n_groups=20)
     assert set(found) == set(WITH_INTERVALS[name])
@@ -428,7 +436,7 @@ def test_intervals_have_the_shape_of_the_parameters_and_hold_them(name):
 )
 def test_intervals_refuse_what_makes_no_sense(name, settings, message):
     case = CASES[name]
-    model = case.make(refine=1).fit(*case.arguments)
+    model = case.whole(refine=2)
     with pytest.raises(InvalidInputError, match=message):
         model.intervals(*case.arguments, **settings)
 

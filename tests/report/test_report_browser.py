@@ -145,7 +145,7 @@ def test_no_sideways_scrolling(visit, name, width):
 
 
 @pytest.mark.parametrize("width, kind", [(320, "narrow"), (1280, "wide")])
-@pytest.mark.parametrize("name", ["full", "large"])
+@pytest.mark.parametrize("name", ["large", "full"])
 def test_one_map_is_shown_and_its_labels_can_be_read(visit, name, width, kind):
     driver = visit(name, width)
     (drawing,) = shown(driver, "svg.map")

@@ -71,7 +71,8 @@ def test_alignments(tmp_path):
     [
         (">a\nACGT\n>b\nACG\n", "unequal length.*a: 4, b: 3"),
         ("ACGT\n", "begins with '>name'"),
-        ("", "or none"),
+        ("", "holds no sequences"),
+        (">a\nAC1T\n>b\nACGT\n", "'1' at site 2 of 'a'"),
         (">a\nAC\n>a\nAC\n", "twice"),
     ],
 )

@@ -151,7 +151,11 @@ class SeparatedTable:
         if text:
             named = listed([repr(self.names[c]) for c in text])
             left = [self.names[c] for c in columns if c not in text]
-            choose = f": choose columns of numbers by --columns {','.join(left)}" if left else ""
+            choose = (
+                f": choose columns of numbers by --columns {','.join(left)}"
+                if left
+                else ": write numbers"
+            )
             if len(left) > NAMED:
                 choose = ": choose columns of numbers by --columns"
             several = "columns" if len(text) > 1 else "column"

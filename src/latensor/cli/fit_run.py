@@ -50,7 +50,7 @@ WORDING = Wording(
         r"covariance_type\b": "--covariance",
         r"sample_weight\b": "--weights",
         r"lengths\b(?= ?=| has| must)": "--lengths",
-        r"(refine|variance|method|noise|kinds|collapse)\b(?= ?=)": r"--\1",
+        r"(refine|variance|method|noise|kinds|collapse|link|binarize)\b(?= ?=)": r"--\1",
         r"random_state\b": "--seed",
         r"n_jobs\b": "--jobs",
     }

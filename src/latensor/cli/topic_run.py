@@ -197,11 +197,11 @@ def print_topics(learned: Learned, console: Console) -> None:
         values = page.refinement.perplexity
         say(
             console,
-            f"Perplexity of words held out: {values[0]:,.0f} by moments, "
-            f"{min(values):,.0f} after refinement ({model.status_})",
+            f"Perplexity of words: {values[0]:,.0f} by moments, {values[-1]:,.0f} after refinement "
+            f"({model.status_})",
         )
     else:
-        say(console, f"No words were held out to judge the refinement by ({model.status_})")
+        say(console, f"Topics of the moments alone ({model.status_})")
     for note in learned.notes:
         say(console, f"Note: {note}")
     certificate = getattr(model, "certificate_", None)

@@ -35,7 +35,13 @@ from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.progress import watched
 from latensor.decomposition.rank_choice import select_rank_for
 from latensor.decomposition.result import Decomposition, Status, origin_of
-from latensor.decomposition.scale import rescaled, restored, restored_tensor, scaled_ridge
+from latensor.decomposition.scale import (
+    rescaled,
+    restored,
+    restored_tensor,
+    scaled_ridge,
+    scaled_start,
+)
 from latensor.decomposition.setup import (
     ONE_THREAD,
     as_cp,
@@ -164,6 +170,7 @@ def decompose(
         observed: Any = observe(data, mask)
         observed, scale = rescaled(observed)
         mask = observed
+    problem: Problem = as_problem(data) if mask is None else observed
     settings: dict[str, Any] = {
         "fixed_modes": tuple(fixed_modes) or None,
         "ridge": scaled_ridge(ridge, scale, len(data.shape)) if ridge else None,
@@ -180,8 +187,8 @@ def decompose(
     plain = plain and all(settings[name] is None for name in free)
     chosen = _configured(_chosen(algorithm, symmetric), settings)
     if init is not None:
-        weights, factors = of_same_kind(as_cp(init, tuple(data.shape), rank), data.reference)
-        init = CPTensor(weights / scale, factors)
+        start = CPTensor(*of_same_kind(as_cp(init, tuple(data.shape), rank), data.reference))
+        init = scaled_start(start, scale, problem.squared_norm**0.5)
     arguments = {"init": init, "mask": mask}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     for name in arguments:
@@ -194,7 +201,6 @@ def decompose(
         if result is None or not is_exact(result):
             fitted: Decomposition = chosen(data, rank, rng, watching, **arguments)
             result = fitted if result is None or fitted.residual <= result.residual else result
-        problem: Problem = as_problem(data) if mask is None else observed
         residual = stated_residual(problem, result.tensor, result.residual)
     result = replace(result, residual=residual)
     if residual == 0.0:

@@ -184,6 +184,19 @@ def restored_tensor(cp: CPTensor, scale: float) -> CPTensor:
     return CPTensor(weights, cp.factors)
 
 
+def scaled_start(start: CPTensor, scale: float, norm: float) -> CPTensor:
+    """A start for T / scale, whose norm is given, from one for T.
+
+    One so much smaller or larger than the tensor that the squares of one vanish in the rounding of
+    the other's is brought to its size.
+    """
+    largest = float(np.abs(to_host(start.normalized().weights)).max(initial=0.0))
+    root = machine_epsilon(start.weights) ** 0.5
+    if largest > 0.0 < norm and not root * norm < largest / scale < norm / root:
+        scale = largest / norm
+    return CPTensor(start.weights / scale, start.factors)
+
+
 def scaled_ridge(ridge: float, scale: float, order: int) -> float:
     """The ridge that makes the fit of T / scale equivalent to that of T.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, listed
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, unvarying
 
 # Samples for every weight, below which the weights are badly determined.
 _FEW, _TOO_FEW = 10.0, 2.0
@@ -37,7 +37,7 @@ def collinear_finding(
     """In how many directions X varies, where those are fewer than its features."""
     if rank == n_features:
         return None
-    told = f" (column {listed(constant)} does not vary)" if constant else ""
+    told = f" ({unvarying(constant)})" if constant else ""
     return CAUTION, (
         f"X varies in {rank} of {n_features} directions{told}: {weights} are those of least "
         "length, predictions are not affected."

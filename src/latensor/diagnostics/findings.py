@@ -146,6 +146,13 @@ def listed(indices: Sequence[int], limit: int = 8) -> str:
     return ", ".join(str(i) for i in indices[:limit]) + (", ..." if len(indices) > limit else "")
 
 
+def unvarying(columns: Sequence[int], limit: int = 8) -> str:
+    """That columns do not vary, in a sentence."""
+    if len(columns) == 1:
+        return f"column {columns[0]} does not vary"
+    return f"columns {listed(columns, limit)} do not vary"
+
+
 def shown_spectrum(values: Sequence[float], limit: int = 6) -> str:
     """Decreasing values in a sentence; of many the first ones and the last."""
     shown = [f"{value:.2g}" for value in values]

@@ -12,6 +12,11 @@ UNKNOWN_FIT = float("nan"), -1, 0.0
 _LEVEL = 1e-4
 
 
+def is_fitting(misfit: tuple[float, int, float]) -> bool:
+    """Whether nothing shows that rows are distributed otherwise."""
+    return not misfit[0] < _LEVEL
+
+
 def fit_finding(misfit: tuple[float, int, float]) -> Said | None:
     """Whether rows lie about the means of Gaussian components as those of Gaussians do.
 
@@ -23,7 +28,7 @@ def fit_finding(misfit: tuple[float, int, float]) -> Said | None:
     p_value, component, fraction = misfit
     if np.isnan(p_value):
         return None
-    if p_value >= _LEVEL:
+    if is_fitting(misfit):
         return GOOD, (
             "rows lie about the means of their components as those of Gaussians do (p-value "
             f"{p_value:.2g})."
@@ -37,4 +42,4 @@ def fit_finding(misfit: tuple[float, int, float]) -> Said | None:
 
 def fit_closing(misfit: tuple[float, int, float]) -> str:
     """What follows the verdict where the mixture does not describe the rows."""
-    return " The mixture does not describe the rows: see Fit." if misfit[0] < _LEVEL else ""
+    return "" if is_fitting(misfit) else " The mixture does not describe the rows: see Fit."

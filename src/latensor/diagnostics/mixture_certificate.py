@@ -54,6 +54,8 @@ class MixtureCertificate(Findings):
     notes : tuple of str, what else the user should know
     in_halves : int, the number of components where both halves of the samples found all of them; 0
         where that was not tried
+    n_reproduced : int, components that searches on two halves of the rows both found, tried where
+        rows are not Gaussian, so that likelihoods do not show it; -1 where that was not tried
     misfit : of the component whose rows are least like those of a Gaussian: p-value, number, and
         fraction of its rows at other distances from its mean; NaN where it was not measured. It
         says nothing about stability
@@ -72,6 +74,7 @@ class MixtureCertificate(Findings):
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     in_halves: int = 0
+    n_reproduced: int = -1
     misfit: tuple[float, int, float] = UNKNOWN_FIT
     _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
     _inferred: ClassVar[frozenset[str]] = frozenset(
@@ -87,6 +90,18 @@ class MixtureCertificate(Findings):
     def closing(self) -> str:
         """What follows the verdict."""
         return fit_closing(self.misfit)
+
+    @finding("Halves")
+    def _halves(self) -> Said | None:
+        count = self.n_components
+        if count in (self.in_halves, self.n_reproduced):
+            return GOOD, f"each half of the data finds all {count} by itself."
+        if self.n_reproduced < 0:
+            return None
+        return CAUTION, (
+            f"two halves of the data have {self.n_reproduced} of the {count} components in common: "
+            "other data would give other components."
+        )
 
     @finding("Fit")
     def _fit(self) -> Said | None:

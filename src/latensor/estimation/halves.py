@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from latensor.estimation.learn import Learned, learn
-from latensor.estimation.model import Effort, Model
+from latensor.estimation.model import Effort, Frame, Model, Search
 from latensor.estimation.run import Run
-from latensor.estimation.selection import Evaluation, Selection, reproduction, select
+from latensor.estimation.selection import Evaluation, Selection, n_reproduced, reproduction, select
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.batch import Batch, mixed
 from latensor.moments.unit_sample import Sample
@@ -92,6 +93,34 @@ def select_by_halves(
         return Evaluation(scores, sizes, weights, reproduction(*found))
 
     return select(evaluate, limit, where=where)
+
+
+def found_in_halves(model: Model[Any], frame: Frame, search: Search[Any], state: Any) -> int:
+    """Components of a fit that halves of a sample find again, whatever its distribution.
+
+    Likelihoods tell optima apart under the model. Where rows are not distributed as it says, this
+    shows whether other rows would give the same components: n uniform rows have optima along every
+    axis, and the likelihood prefers one of them by chance. Two divisions, since two halves prefer
+    the same one of two by chance too.
+    """
+    sample = search.sample
+    whole = model.responsibilities(frame, state, sample)
+    fewest = int(whole.shape[1])
+    for division in range(2):
+        found = [whole]
+        for part in halves_of(sample, 0, division):
+            try:
+                start = model.search(frame, replace(search, sample=part, state=None))
+            except (NotIdentifiableError, InvalidInputError):  # too few distinct rows
+                start = None
+            if start is None:
+                return 0
+            found.append(model.responsibilities(frame, start.state, sample))
+        for one, other in itertools.combinations(found, 2):
+            fewest = min(fewest, n_reproduced(reproduction(one, other)))
+        if fewest < whole.shape[1]:
+            break
+    return fewest
 
 
 def _state(fit: Learned[Any]) -> Any:

@@ -177,7 +177,7 @@ class Evaluation:
     @property
     def n_reproduced(self) -> int:
         """Components that both halves find."""
-        return int(np.count_nonzero(self.ratios < 1 / _APART))
+        return n_reproduced(self.ratios)
 
     @property
     def worst(self) -> float:
@@ -210,9 +210,14 @@ def ratios_of(between: Array, first: Array, second: Array) -> Array:
     return np.asarray(own / np.maximum(apart, np.finfo(float).tiny))
 
 
+def n_reproduced(ratios: Array) -> int:
+    """Components around which balls of two standard errors stay apart from all others."""
+    return int(np.count_nonzero(ratios < 1 / _APART))
+
+
 def is_reproduced(ratios: Array) -> bool:
     """Whether balls of two standard errors around all components stay apart."""
-    return bool((ratios < 1 / _APART).all())
+    return n_reproduced(ratios) == len(ratios)
 
 
 def _gain(one: Evaluation, other: Evaluation) -> tuple[float, float]:

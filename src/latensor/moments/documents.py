@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import scipy.sparse
@@ -65,13 +65,6 @@ class PreparedDocuments:
     halves: tuple[DocumentHalf, DocumentHalf]
 
 
-class Choice(Protocol):
-    """Which documents are held out."""
-
-    def mask(self, batch: Any) -> Any:
-        """(n,) bool of (n, V) counts."""
-
-
 @dataclass(frozen=True, eq=False)
 class DocumentBatch(Batch):
     """Documents that stay in memory, prepared for the first pass that asks for it."""
@@ -85,17 +78,6 @@ class DocumentBatch(Batch):
     def prepared_in_single(self) -> PreparedDocuments:
         """In single precision."""
         return in_single(self.prepared)
-
-    @cached_property
-    def _without(self) -> dict[Choice, DocumentBatch]:
-        return {}
-
-    def without(self, choice: Choice) -> DocumentBatch:
-        """The documents that are not held out."""
-        if choice not in self._without:
-            part = self.take(np.flatnonzero(~choice.mask(self.rows)))
-            self._without[choice] = DocumentBatch(part.parts, part.weights, part.keys)
-        return self._without[choice]
 
     @cached_property
     def _capped(self) -> list[tuple[Any, DocumentBatch]]:
@@ -125,13 +107,6 @@ def prepared_documents(batch: Batch, single: bool = False) -> PreparedDocuments:
         return batch.prepared_in_single if single else batch.prepared
     prepared = prepare_documents(batch.rows, batch.weights)
     return in_single(prepared) if single else prepared
-
-
-def without(batch: Batch, choice: Choice) -> Batch:
-    """The documents of a batch that are not held out."""
-    if isinstance(batch, DocumentBatch):
-        return batch.without(choice)
-    return batch.take(np.flatnonzero(~choice.mask(batch.rows)))
 
 
 def capped(batch: Batch, caps: Any) -> Batch:

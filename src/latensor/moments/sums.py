@@ -316,11 +316,16 @@ class Mapped(Folded):
     def joins_blocks(self) -> bool:  # type: ignore[override]
         return bool(self.inner.joins_blocks)
 
+    @property
+    def threads_inside(self) -> bool:  # type: ignore[override]
+        return bool(self.inner.threads_inside)
+
     def empty(self) -> Mapped:
         return replace(self, inner=self.inner.empty())
 
     def update(self, batch: Batch) -> Mapped:
-        return replace(self, inner=self.inner.update(self.function(batch)))
+        made = self.function(batch)
+        return replace(self, inner=self.inner.update(made)) if len(made) else self
 
     def merge(self, other: Mapped) -> Mapped:
         return replace(self, inner=self.inner.merge(other.inner))

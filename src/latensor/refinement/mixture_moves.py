@@ -160,13 +160,14 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     if kind not in (FULL, TIED):
         wide = spreads(family, sample, state) > EDGE_FACTOR
     unusual = _unusual(axes_to_split(family, sample, state, fractions), wide, family.width)
-    for split, axis in unusual:
-        pair, gain = _local(family, sample, state, split, axis, totals, fractions[:, split], needed)
-        wider = _expanded(family, state, split, pair)
+    for j, axis in unusual:
+        parts = halved(family, state, j, axis)
+        pair, gain = _partial(family, sample, parts, totals, fractions[:, j], needed)
+        wider = _expanded(family, state, j, pair)
         # Merges may take in one of the halves: two components can cover the same two clusters.
-        rest = np.flatnonzero(np.arange(count) != split)
-        halves = np.tile(rest, 2), np.repeat([split, count], count - 1)
-        apart = (one != split) & (other != split)
+        rest = np.flatnonzero(np.arange(count) != j)
+        halves = np.tile(rest, 2), np.repeat([j, count], count - 1)
+        apart = (one != j) & (other != j)
         firsts = np.concatenate([one[apart], halves[0]])
         seconds = np.concatenate([other[apart], halves[1]])
         losses = np.concatenate(
@@ -179,7 +180,7 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
             expected = gain / sample.weight - float(losses[p])
             if expected > _LEAST_EXPECTED:
                 places = int(firsts[p]), int(seconds[p])
-                moves.append((-expected, len(moves), split, wider, places))
+                moves.append((-expected, len(moves), j, wider, places))
     moves.sort(key=lambda move: move[:2])
     adapted = [
         _adapted(family, sample, wider, split, places, totals, fractions)
@@ -302,7 +303,7 @@ def axes_to_split(
     return result
 
 
-def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:
+def halved(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> MixtureState:
     """Two halves of component j along an axis of one standard deviation, as half Gaussians."""
     shift = np.sqrt(2 / np.pi) * axis
     kind, width = family.covariance_type, family.width
@@ -317,23 +318,6 @@ def split(family: GaussianFamily, state: MixtureState, j: int, axis: Any) -> Mix
     else:
         covariance = state.covariances[j] * (1 - 2 / (np.pi * width)) + family.floor
     return MixtureState(weights, means, np.stack([covariance, covariance]))
-
-
-def _local(
-    family: GaussianFamily,
-    sample: Points,
-    state: MixtureState,
-    j: int,
-    axis: Any,
-    totals: Any,
-    fraction: Any,
-    needed: float,
-) -> tuple[MixtureState, float]:
-    """The halves of component j after passes over its rows, all others fixed, and the gain.
-
-    No more passes than may reach the gain that is `needed`.
-    """
-    return _partial(family, sample, split(family, state, j, axis), totals, fraction, needed)
 
 
 def _partial(

@@ -184,12 +184,12 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class RefinementHistory:
-    """Held-out perplexity along the likelihood refinement.
+    """Perplexity along the likelihood refinement.
 
     Attributes
     ----------
     passes : (m,) numbers, passes over the corpus, increasing; 0 is the answer of the moments
-    perplexity : (m,) numbers, of words held out
+    perplexity : (m,) numbers, of the words of the corpus
     kept : number or None, the pass whose topics were kept; None is the last
     """
 

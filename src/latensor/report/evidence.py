@@ -120,7 +120,7 @@ def _refinement(refinement: RefinementHistory) -> Markup:
     at = list(refinement.passes).index(kept)
     first, last = refinement.perplexity[0], refinement.perplexity[at]
     text = (
-        f"Perplexity of words held out goes from {number(first)} to {number(last)} in "
+        f"Perplexity of words goes from {number(first)} to {number(last)} in "
         f"{number(kept)} passes over the corpus (lower is better)."
     )
     if at < len(refinement.passes) - 1:
@@ -134,10 +134,8 @@ def _refinement(refinement: RefinementHistory) -> Markup:
     return _figure(
         "Likelihood refinement",
         text,
-        line_chart(
-            refinement.passes, refinement.perplexity, kept, "pass", "held-out perplexity", text
-        ),
-        _table(("pass", "held-out perplexity", ""), rows, at),
+        line_chart(refinement.passes, refinement.perplexity, kept, "pass", "perplexity", text),
+        _table(("pass", "perplexity", ""), rows, at),
     )
 
 

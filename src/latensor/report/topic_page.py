@@ -311,10 +311,7 @@ def _refinement(model: Any) -> RefinementHistory | None:
     history = getattr(model, "history_", None)
     if history is None or len(history) < 2:
         return None
-    # The passes go back to the best of them.
-    return RefinementHistory(
-        list(range(len(history))), [float(v) for v in history], kept=int(np.argmin(history))
-    )
+    return RefinementHistory(list(range(len(history))), [float(v) for v in history])
 
 
 def _choice(model: Any) -> CountChoice | None:

@@ -62,10 +62,15 @@ def read_alignment(path: str | os.PathLike[str], alphabet: str = "auto") -> Alig
             parts[-1].append(line.replace(" ", "").upper())
     sequences = ["".join(each) for each in parts]
     lengths = [len(s) for s in sequences]
-    if not sequences or len(set(lengths)) > 1 or not lengths[0]:
+    if not any(lengths):
+        raise InvalidInputError(
+            f"path={name!r} holds no sequences: a FASTA file has lines '>name', each followed by "
+            "its symbols"
+        )
+    if len(set(lengths)) > 1:
         shown = ", ".join(f"{n}: {m}" for n, m in list(zip(names, lengths, strict=True))[:4])
         raise InvalidInputError(
-            f"path={name!r} holds sequences of unequal length or none ({shown}): align them first"
+            f"path={name!r} holds sequences of unequal length ({shown}): align them first"
         )
     if len(set(names)) < len(names):
         raise InvalidInputError(f"path={name!r} names a sequence twice")
@@ -73,6 +78,14 @@ def read_alignment(path: str | os.PathLike[str], alphabet: str = "auto") -> Alig
         letters = set("".join(sequences)) - _AMBIGUOUS
         fits = [a for a in ("binary", "dna") if letters <= set(_ALPHABETS[a]) | {"U"}]
         alphabet = fits[0] if fits else "protein"
+        strange = sorted(each for each in letters if alphabet != "binary" and not each.isalpha())
+        if strange:
+            where = next(place for place, each in enumerate(sequences) if strange[0] in each)
+            raise InvalidInputError(
+                f"path={name!r} holds {strange[0]!r} at site {sequences[where].index(strange[0])} "
+                f"of {names[where]!r}, which is no symbol of DNA or proteins: correct it, write - "
+                "where it is unknown, or give alphabet="
+            )
     symbols = _ALPHABETS.get(alphabet, alphabet)
     table = np.full(256, -1, dtype=np.int16)
     for place, symbol in enumerate(symbols):

@@ -90,8 +90,10 @@ def canonical_solution(tensor, start, mask, ridge, kind, fixed):
         units = [f if m in fixed else f / np.linalg.norm(f, axis=0) for m, f in enumerate(factors)]
         return [weights, *units]
     form = lt.CPTensor(None, tuple(factors)).canonical()
-    units = form.factors[-1:] if kind == "symmetric" else form.factors
-    return [form.weights, *units]
+    if kind == "symmetric":  # weights of odd orders are positive in place of the largest entries
+        signs = np.sign((form.factors[-1] * start.factors[0]).sum(axis=0))
+        return [form.weights * signs**order, form.factors[-1] * signs]
+    return [form.weights, *form.factors]
 
 
 CASES = {
@@ -102,6 +104,7 @@ CASES = {
     "complex": ((4, 5, 6), 2, {"dtype": complex}),
     "complex ridge": ((3, 4, 5), 2, {"dtype": complex, "ridge": 0.3}),
     "symmetric": ((5, 5, 5), 2, {"kind": "symmetric"}),
+    "symmetric with a negative largest entry": ((5, 5, 5), 2, {"kind": "symmetric", "seed": 3}),
     "symmetric even": ((4, 4, 4, 4), 2, {"kind": "symmetric"}),
     "nonnegative": ((4, 5, 6), 2, {"kind": "nonnegative"}),
     "fixed": ((4, 5, 6), 2, {"fixed": (1,)}),
@@ -176,6 +179,20 @@ def test_gradient_is_that_of_the_least_squares_solution(case, name):
     numeric = (solved(1.0) - solved(-1.0)) / (2 * STEP)
     analytic = float(np.real(np.sum(found.conj() * direction)))
     assert analytic == pytest.approx(numeric, rel=1e-5, abs=1e-6)
+
+
+def test_default_tolerance_gives_the_gradient_of_the_solution():
+    torch = pytest.importorskip("torch")
+    tensor, _, rng = planted((6, 5, 4), 3, seed=6, noise=1.0)
+    cotangents = [rng.standard_normal((d, 3)) for d in (1, 6, 5, 4)]
+    found = []
+    for options in ({}, {"tol": 1e-14, "max_iter": 5000}):
+        array = torch.tensor(tensor, requires_grad=True)
+        weights, factors = lt.decompose(array, 3, random_state=0, **options)
+        outputs = zip(cotangents, (weights, *factors), strict=True)
+        sum((torch.tensor(c) * a).sum() for c, a in outputs).backward()
+        found.append(array.grad.numpy())
+    np.testing.assert_allclose(found[0], found[1], atol=1e-7 * np.abs(found[1]).max())
 
 
 def test_the_reported_entry():

@@ -13,7 +13,6 @@ from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.base import SHORTEST_BLOCK
 from latensor.models.hmm.categorical import CategoricalHMM
 from latensor.models.hmm.gaussian import GaussianHMM
-from latensor.models.hmm.quantization import _quantiles
 from latensor.models.hmm.sequence_input import merged_equal
 from latensor.moments.sequences import PairSums, WindowSums
 from latensor.refinement.hmm import CategoricalEmission, GaussianEmission, HiddenChain
@@ -155,14 +154,6 @@ def test_sequences_of_weight_zero_are_not_there():
     found = CategoricalHMM(3, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths, weights)
     expected = CategoricalHMM(3, random_state=0).fit(X, SYMBOLS.lengths[kept], weights[kept])
     assert gap(found, expected) < 1e-9
-
-
-def test_weighted_quantiles_are_those_of_repeated_numbers():
-    rng = np.random.default_rng(2)
-    values, weights = rng.standard_normal(40), rng.integers(0, 4, 40)
-    levels = np.linspace(0, 1, 23)
-    found = _quantiles(values, levels, weights.astype(float))
-    assert np.abs(found - np.quantile(np.repeat(values, weights), levels)).max() < 1e-12
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,27 @@ def test_two_gaussians_of_uniform_numbers_are_stable_and_do_not_fit():
     assert "not Gaussian" in str(found)
 
 
+@pytest.mark.parametrize("kind", ["full", "tied"])
+def test_optima_that_uniform_rows_prefer_by_chance_are_not_stable(kind):
+    verdicts = []
+    for seed in range(6):
+        rows = np.random.default_rng(seed).random((1500, 4))
+        found = lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows).certificate_
+        said = {s.topic: s.level for s in found.statements}
+        assert ("Halves" in said) == (said["Fit"] != "good")
+        verdicts.append(found.verdict)
+    # Halves prefer the same one of four axes by chance in one of 256 pairs of divisions.
+    assert "stable" not in verdicts
+
+
+def test_clusters_that_are_not_gaussian_are_found_in_halves():
+    rng = np.random.default_rng(0)
+    rows = rng.standard_t(3, (1500, 3)) + np.repeat([[0.0], [7.0], [-7.0]], 500, axis=0)
+    found = lt.GaussianMixture(3, random_state=0).fit(rows).certificate_
+    assert (found.n_reproduced, found.verdict) == (3, "stable")
+    assert "each half of the data finds all 3" in str(found)
+
+
 def test_the_fit_is_not_said_where_it_is_not_known():
     rows = np.random.default_rng(0).normal(size=(300, 2))
     few = lt.GaussianMixture(2, max_iter=1, random_state=0)

@@ -279,7 +279,7 @@ def test_what_the_certificate_says():
     model = lt.NoisyOrNetwork(2, random_state=0).fit(dense)
     text = str(model.certificate_)
     assert "% of the entries are on; above 30 %" in text
-    assert "column 3, 4 does not vary" in text
+    assert "columns 3, 4 do not vary" in text
     assert model.certificate_.verdict != "stable"
     assert model.components_[:, 3:5].max() < 1e-6
     frequent = make_noisy_or(5000, 20, 2, prior=0.4, random_state=0)

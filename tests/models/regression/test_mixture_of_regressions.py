@@ -324,3 +324,22 @@ def test_the_worth_of_a_component_is_what_the_likelihood_loses():
     lost = 2000 * (two.score(made.X, made.y) - one.score(made.X, made.y))
     assert two.certificate_.gain == pytest.approx(lost, rel=0.05)
     assert two.certificate_.verdict == "stable"
+
+
+def test_the_worth_of_a_logistic_component_is_what_the_likelihood_loses():
+    made = lt.datasets.make_regressions(20_000, 3, 2, link="logit", scale=4.0, random_state=0)
+    two, one = (
+        lt.MixtureOfRegressions(k, link="logit", random_state=0).fit(made.X, made.y) for k in (2, 1)
+    )
+    lost = 20_000 * (two.score(made.X, made.y) - one.score(made.X, made.y))
+    assert two.certificate_.gain == pytest.approx(lost, rel=0.1)
+    assert two.certificate_.gain > two.certificate_.asked
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_coins_are_no_two_logistic_regressions(seed):
+    rng = np.random.default_rng(seed)
+    X, y = rng.standard_normal((20_000, 3)), rng.integers(0, 2, 20_000).astype(float)
+    found = lt.MixtureOfRegressions(2, link="logit", random_state=0).fit(X, y).certificate_
+    assert found.gain < found.asked
+    assert "tell apart too little" in " ".join(str(found).split())

@@ -1,14 +1,16 @@
 """Words that single documents repeat in bursts, and what they must not do to the choice."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 import latensor as lt
 from latensor.models.topics.bursts import word_caps
-from latensor.models.topics.refinement.corpus import HeldOut, Selected
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch, capped
+from latensor.moments.sums import Mapped
 from latensor.moments.word_totals import WordTotalSums
 
 
@@ -51,7 +53,7 @@ def test_sums_of_capped_counts_are_those_of_capped_documents(kind):
     counts = np.random.default_rng(0).poisson(2, (50, 6))
     caps = np.array([1.0, 2, 3, 1, 9, 0])
     batch = batch_of(counts, kind=kind)
-    found = Selected(WordTotalSums(6), HeldOut(0, 0), caps=caps).update(batch).inner.finalize()
+    found = Mapped(WordTotalSums(6), partial(capped, caps=caps)).update(batch).inner.finalize()
     assert np.array_equal(found.totals, np.minimum(counts, caps).sum(axis=0))
     assert np.array_equal(batch.rows.toarray(), counts)
     again = capped(batch, caps)

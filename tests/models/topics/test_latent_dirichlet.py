@@ -496,26 +496,6 @@ def test_no_word_is_impossible(model, k, refine):
     assert np.isfinite(found.score(unseen))
 
 
-def test_documents_held_out_may_all_have_weight_zero(sample):
-    from latensor.models.topics.refinement import refine_topics
-    from latensor.models.topics.refinement.corpus import HeldOut
-
-    choice = HeldOut(3, 2**60)
-    weights = np.where(choice.mask(sample.counts), 0.0, 1.0)
-    found = refine_topics(
-        sample.counts,
-        sample.topics,
-        rng=np.random.default_rng(0),
-        held_out=choice,
-        document_weights=weights,
-    )
-    assert np.isfinite(found.topics).all()
-    fitted = lt.LatentDirichletAllocation(K, random_state=0).fit(
-        sample.counts, sample_weight=weights
-    )
-    assert np.isfinite(fitted.components_).all()
-
-
 def test_weights_beyond_counting_are_refused(sample):
     for size in (1e100, 1e-100):
         with pytest.raises(lt.InvalidInputError, match="sample_weight is 1e"):

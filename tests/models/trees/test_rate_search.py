@@ -113,6 +113,16 @@ def test_a_wrong_tree_is_mended(gamma):
     found, moves = interchange_under_rates(tree, codes, np.ones(len(codes)), given)
     assert moves >= 3
     assert lt.robinson_foulds(found, data.tree) == 0
+    inner = list(found.splits().values())
+    assert np.isnan(found.support).all()
+    known = replace(tree, support=np.where(np.isnan(tree.support), 0.5, np.nan))
+    found, _ = interchange_under_rates(
+        known, codes, np.ones(len(codes)), given, np.random.default_rng(0)
+    )
+    # Those that were known stay as they are, new ones are measured; all of these are true.
+    new = found.support[inner] != 0.5
+    assert 3 <= new.sum() < len(inner)
+    assert found.support[inner][new].min() > 0.9
     # Sites that do not fit are no reason to fail.
     many = replace(given, shape=np.inf)
     huge = np.broadcast_to(codes[:1], (2**22, 16))

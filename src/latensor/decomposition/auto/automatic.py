@@ -145,8 +145,7 @@ class Automatic:
             return self._observed(data, problem, rank, rng, monitor, constraints)
         else:
             rows = _free_fit(data, rank, rng, constraints)
-        rows = rows if fixed else balanced(rows)
-        return self._fit(data, problem, rows, constraints, monitor)
+        return self._fit(data, problem, balanced(rows, fixed), constraints, monitor)
 
     def _fit(
         self,
@@ -176,18 +175,15 @@ class Automatic:
     ) -> Fit:
         """A fit over observed entries: the best of several starts, until two agree."""
         told: list[Fit] = []
-        signed = bool(constraints.nonnegative)
 
         def descend(entries: Observed, rows: Sequence[Array]) -> Fit:
-            if entries is not observed:
-                silent = Monitor(entries.squared_norm, self.target, self.max_iter)
-                return self._fit(data, entries, rows, constraints, silent, trial=True)
-            if told:
-                silent = Monitor(entries.squared_norm, self.target, self.max_iter)
-                return self._fit(data, observed, rows, constraints, silent, trial=signed)
-            # The callback follows the first start.
-            told.append(self._fit(data, observed, rows, constraints, monitor, trial=signed))
-            return told[0]
+            listener = Monitor(entries.squared_norm, self.target, self.max_iter)
+            if entries is observed and not told:  # the callback follows the first start
+                listener = monitor
+            fit = self._fit(data, entries, rows, constraints, listener, trial=True)
+            if listener is monitor:
+                told.append(fit)
+            return fit
 
         def decompose(array: Array) -> Sequence[Array]:
             return balanced(_free_fit(as_tensor(array), rank, rng, constraints))
@@ -197,7 +193,7 @@ class Automatic:
         error = None if np.isnan(found.best.held_out_error) else found.best.held_out_error
         if monitor.ended is not None:
             return replace(best, held_out_error=error)
-        if signed:
+        if best.status is not Status.CONVERGED or constraints.nonnegative:
             best = self._fit(data, observed, best.factors, constraints, monitor)
         elif best is not told[0]:
             monitor.record(best.loss, lambda: assemble(data.reference, best.factors))

@@ -135,25 +135,30 @@ class CPGradient:
     ) -> list[Any]:
         """Cotangents of the free factors a, where w = prod s and u = a / s, s = |a| phase.
 
-        The phase is that of the entry of largest magnitude, which is positive in u; where modes
-        are fixed the vectors keep their phases.
+        The phase is what u keeps at its entry of largest magnitude: that of the result, which is
+        positive there but for the one factor of an odd order, whose weights are positive instead.
+        Where modes are fixed the vectors keep their phases.
         """
-        weights = np.asarray(self.weights) / self._scale
-        result = []
-        for modes, a, unit_cotangent in zip(point.places, point.free, of_factors, strict=True):
-            lengths = np.linalg.norm(a, axis=0)
-            magnitudes = np.abs(a)
+        columns = np.arange(len(point.phases))
+        leading, scales = [], []
+        for a, unit in zip(point.free, self.factors, strict=True):
+            magnitudes = np.abs(unit)
             first = np.argmax(magnitudes >= magnitudes.max(axis=0) * (1 - 1e-6), axis=0)
-            columns = np.arange(a.shape[1])
-            leading = a[first, columns]
-            phase = np.ones_like(leading) if self.fixed else leading / np.abs(leading)
-            scale = lengths * phase
-            unit = a / scale
-            inner = (unit.conj() * unit_cotangent).sum(axis=0)
+            turned = a[first, columns] / unit[first, columns]
+            leading.append(first)
+            lengths = np.linalg.norm(a, axis=0)
+            scales.append(lengths if self.fixed else lengths * turned / np.abs(turned))
+        powers = [s ** len(m) for s, m in zip(scales, point.places, strict=True)]
+        weights = prod(powers, start=point.phases)
+        result = []
+        for modes, a, first, scale, unit_cotangent in zip(
+            point.places, point.free, leading, scales, of_factors, strict=True
+        ):
+            inner = ((a / scale).conj() * unit_cotangent).sum(axis=0)
             gamma = len(modes) * np.conj(weights) * of_weights - inner
-            cotangent = unit_cotangent / np.conj(scale) + gamma.real * a / lengths**2
+            cotangent = unit_cotangent / np.conj(scale) + gamma.real * a / np.abs(scale) ** 2
             if np.iscomplexobj(a) and not self.fixed:
-                cotangent[first, columns] += 1j * gamma.imag / np.conj(leading)
+                cotangent[first, columns] += 1j * gamma.imag / np.conj(a[first, columns])
             result.append(cotangent)
         return result
 

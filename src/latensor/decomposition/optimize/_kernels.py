@@ -116,3 +116,29 @@ def derivatives_of(
                 product *= value
             total += derivative
         result[e] = total
+
+
+@compiled()
+def curvature_of(
+    places: np.ndarray, begin: np.ndarray, stack: np.ndarray, longest: int, result: np.ndarray
+) -> None:
+    """J'J of the entries of a CP tensor, the upper triangle, added to `result`.
+
+    Row (m rank + a) longest + i stands for entry i of component a of mode m, whose rows of the
+    stack begin at `begin[m]`.
+    """
+    rank, order = stack.shape[1], places.shape[1]
+    h, rows = np.empty(order * rank), np.empty(order * rank, dtype=np.int64)
+    for e in range(places.shape[0]):
+        for m in range(order):
+            for a in range(rank):
+                product = 1.0
+                for other in range(order):
+                    if other != m:
+                        product *= stack[places[e, other], a]
+                h[m * rank + a] = product
+                rows[m * rank + a] = (m * rank + a) * longest + places[e, m] - begin[m]
+        for j in range(order * rank):
+            row, factor = result[rows[j]], h[j]
+            for i in range(j, order * rank):
+                row[rows[i]] += factor * h[i]

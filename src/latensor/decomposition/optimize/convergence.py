@@ -89,10 +89,9 @@ class _WithBounds:
         return self._system.multiply(x) * self._moving
 
     @property
-    def matrix(self) -> Array:
-        moving = self._moving.ravel()
-        whole: Array = self._system.matrix * (moving[:, None] & moving)
-        return whole
+    def matrix(self) -> Array | None:
+        moving, whole = self._moving.ravel(), self._system.matrix
+        return None if whole is None else whole * (moving[:, None] & moving)
 
     def preconditioner(self, damping: float) -> Callable[[Array], Array]:
         scale = 1.0 / (self._system.diagonal() + damping)

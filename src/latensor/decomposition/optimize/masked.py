@@ -190,10 +190,14 @@ class ObservedProducts:
         derivatives_of(self._problem.places, self._stack, _stacked(change), result)
         return result
 
-    def rows(self, mode: int) -> Array:
-        """(n, rank) Hadamard products of the other factors' rows at the observed entries."""
-        others = np.delete(self._problem.places, mode, axis=1)
-        return np.prod(self._stack[others], axis=1)
+    def curvature(self) -> Array:
+        """J'J of all factors, padded to the longest mode; its upper triangle."""
+        from latensor.decomposition.optimize._kernels import curvature_of
+
+        order, longest = len(self._problem.shape), max(self._problem.shape)
+        result = np.zeros((order * self._rank * longest,) * 2)
+        curvature_of(self._problem.places, self._begin, self._stack, longest, result)
+        return result
 
     def replace(self, mode: int, factor: Array) -> None:
         """Use `factor` for `mode` from now on."""

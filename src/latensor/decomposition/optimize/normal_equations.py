@@ -13,10 +13,14 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.optimize.levenberg_marquardt import Span, System
+from latensor.decomposition.optimize.levenberg_marquardt import (
+    DIRECT,
+    DIRECT_ENTRIES,
+    Span,
+    System,
+)
 from latensor.decomposition.optimize.masked import Observed
 from latensor.decomposition.optimize.problem import Problem
 from latensor.decomposition.optimize.sweeps import balanced
@@ -55,13 +59,9 @@ class FreeFactors:
         return tuple(parameters[n, :, :d] for n, d in enumerate(self.problem.shape))
 
     def evaluate(self, parameters: Array) -> tuple[Array, float, Callable[[], System]]:
-        """Balanced factors, unless some are fixed, and their loss."""
+        """Factors, those that move balanced, and their loss."""
         problem = self.problem
-        factors = self.factors(parameters)
-        if not self.fixed:
-            factors = balanced(factors)
-        else:
-            factors = tuple(np.ascontiguousarray(f) for f in factors)
+        factors = balanced(self.factors(parameters), self.fixed)
         stacked = self.stack(factors)
         grams = [problem.gram(factor) for factor in factors]
         products = problem.products([problem.native(f) for f in factors])
@@ -74,6 +74,10 @@ class FreeFactors:
             return _GramSystem.at(self, stacked, np.array(grams), products)
 
         return stacked, loss, system
+
+    def moving(self, by_mode: Sequence[Any]) -> list[Any]:
+        """What belongs to the modes that move."""
+        return [one for mode, one in enumerate(by_mode) if mode not in self.fixed]
 
     def finished(self, gradient: Array, stacked: Array) -> Array:
         """A gradient with the penalty, and none for modes that do not move."""
@@ -102,7 +106,8 @@ class _GramSystem:
         self._factors, self._conjugated = factors, factors.conj()
         self._gamma, self._pairs = gamma, pairs
         self.gradient = gradient
-        self.scale = float(np.mean(gamma.diagonal(axis1=1, axis2=2)).real) + model.ridge
+        self.scale = float(np.mean(model.moving(gamma.diagonal(axis1=1, axis2=2).real)))
+        self.scale += model.ridge
 
     @classmethod
     def at(cls, model: FreeFactors, stacked: Array, grams: Array, products: Any) -> _GramSystem:
@@ -132,8 +137,10 @@ class _GramSystem:
         return self._gamma.diagonal(axis1=1, axis2=2).real[:, :, None] + self._model.ridge
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Array | None:
         order, rank, longest = self._factors.shape
+        if self._factors.size > DIRECT:
+            return None
         whole = np.einsum("nmij,mib,nja->niamjb", self._pairs, self._conjugated, self._factors)
         for mode in range(order):
             whole[mode, :, range(longest), mode, :, range(longest)] += self._gamma[mode]
@@ -169,8 +176,8 @@ class _ObservedSystem:
         rest = problem.model(model.factors(stacked)) - problem.entries
         gathered = model.stack([products.gathered(rest, n) for n in range(order)])
         self.gradient = model.finished(gathered, stacked)
-        self.scale = float(np.mean([np.trace(b, axis1=1, axis2=2).mean() for b in self._blocks]))
-        self.scale = self.scale / stacked.shape[1] + model.ridge
+        diagonals = model.moving([b.diagonal(axis1=1, axis2=2).mean() for b in self._blocks])
+        self.scale = float(np.mean(diagonals)) + model.ridge
 
     def multiply(self, x: Array) -> Array:
         change = self._products.spread(self._model.factors(x))
@@ -194,18 +201,11 @@ class _ObservedSystem:
         return self._model.stack(diagonals) + self._model.ridge
 
     @cached_property
-    def matrix(self) -> Array:
-        problem: Any = self._model.problem
-        order, rank = len(self._blocks), self._blocks[0].shape[1]
-        longest, n = max(problem.shape), len(problem.entries)
-        rows = np.stack([self._products.rows(mode) for mode in range(order)], axis=1)
-        places = np.stack(problem.coordinates, axis=1)[:, :, None] + longest * np.arange(
-            order * rank
-        ).reshape(order, rank)
-        begin = np.arange(n + 1) * (order * rank)
-        shape = (n, order * rank * longest)
-        jacobian = scipy.sparse.csr_array((rows.ravel(), places.ravel(), begin), shape=shape)
-        return self._model.complete((jacobian.T @ jacobian).toarray(), rank * longest)
+    def matrix(self) -> Array | None:
+        rank, longest = self.gradient.shape[1:]
+        if self.gradient.size > DIRECT_ENTRIES:
+            return None
+        return self._model.complete(self._products.curvature(), rank * longest)
 
 
 @dataclass(frozen=True)
@@ -261,8 +261,10 @@ class _SharedSystem:
         return self._outer.diagonal()[:, None]
 
     @cached_property
-    def matrix(self) -> Array:
+    def matrix(self) -> Array | None:
         rank, size = self._rows.shape
+        if rank * size > DIRECT:
+            return None
         whole = np.einsum("ij,ib,ja->iajb", self._inner, self._rows, self._rows)
         whole[:, range(size), :, range(size)] += self._outer
         return whole.reshape(rank * size, -1)

@@ -124,8 +124,14 @@ class Sweeps:
         return self.ridge * sum(float(gram.diagonal().real.sum()) for gram in grams)
 
 
-def balanced(factors: Sequence[Array]) -> tuple[Array, ...]:
-    """The same components with equal norms in all modes, which conditions every solve alike."""
+def balanced(factors: Sequence[Array], fixed: Sequence[int] = ()) -> tuple[Array, ...]:
+    """The same components with equal norms in all modes, which conditions every solve alike.
+
+    Those of `fixed` modes stay as they are.
+    """
+    if fixed:
+        moved = iter(balanced([f for mode, f in enumerate(factors) if mode not in fixed]))
+        return tuple(f if mode in fixed else next(moved) for mode, f in enumerate(factors))
     norms = np.array([row_norms(factor) for factor in factors])
     alive = (norms > 0).all(axis=0)
     safe = np.where(alive, norms, 1.0)

@@ -120,7 +120,8 @@ class CommunityCertificate(Findings):
     def _pieces(self) -> Said | None:
         if not self.isolated and self.pieces <= 1:
             return None
-        text = f"the network has {self.pieces} connected components"
+        many = "connected components" if self.pieces != 1 else "connected component"
+        text = f"the network has {self.pieces} {many}"
         if self.isolated:
             text += f" and {self.isolated} nodes without edges, which are kept with the average"
             text += " membership"

@@ -144,7 +144,7 @@ class GaussianHMM(HiddenMarkovEstimator):
     """States behind sequences of points, each with a Gaussian of its own (monograph 4.3).
 
     A hidden chain moves from state to state by `transmat_` and every state emits points of its
-    mean and covariance. Points are coded as cells (quantiles on a line, k-means cells otherwise),
+    mean and covariance. Points are coded as the cells of k-means,
     whose moments determine the states as for `CategoricalHMM`, also where there are more states
     than dimensions; means and covariances are then read off the points themselves, and refined by
     EM (Baum and Welch, with extrapolated steps).

@@ -11,6 +11,7 @@ from latensor.refinement.families.covariances import shape_of
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.refinement.hmm import GaussianEmission
+from latensor.refinement.mixture_starts import plus_plus
 
 # Variances read off are at least this fraction of their mean over the states, or this many times
 # the noise where that is less: one that is far too small costs more likelihood than one too large.
@@ -73,14 +74,9 @@ def random_gaussian(
     """
     p = rows.shape[1]
     pool = rows[rng.choice(len(rows), min(len(rows), 2000), replace=False)]
-    means = [pool[rng.integers(len(pool))]]
-    distances = ((pool - means[0]) ** 2).sum(axis=1)
-    for _ in range(k - 1):
-        total = distances.sum()
-        fractions = distances / total if total > 0 else np.full(len(pool), 1 / len(pool))
-        means.append(pool[rng.choice(len(pool), p=fractions)])
-        distances = np.minimum(distances, ((pool - means[-1]) ** 2).sum(axis=1))
+    means = plus_plus(pool, np.ones(len(pool)), k, rng)
+    distances = ((pool[:, None] - means) ** 2).sum(axis=2).min(axis=1)
     variance = max(float(distances.mean()) / p, 1e-3, float(np.max(family.floor)))
     kind = family.covariance_type
     one = variance * np.eye(p) if kind in ("tied", "full") else variance
-    return _emission(family, np.array(means), np.broadcast_to(one, shape_of(kind, k, p)).copy())
+    return _emission(family, means, np.broadcast_to(one, shape_of(kind, k, p)).copy())

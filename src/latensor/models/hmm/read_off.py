@@ -23,8 +23,6 @@ from latensor.moments.sequences import DECAYS, Pairs, Windows
 # fractions of their largest, or above the noise where that is smaller.
 _LEAST_SINGULAR, _LEAST_EIGENVALUE = 1e-3, 3e-3
 _ROUNDS = 100
-# Up to so many symbols a call of NumPy costs more than the work on a table.
-_SMALL = 64
 
 
 @dataclass(frozen=True)
@@ -171,8 +169,6 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
     -------
     startprob (k,), transmat (k, k)
     """
-    from latensor.models.hmm import _kernels
-
     table = pairs.tables[1]
     total = float(table.sum())
     k = len(emissions)
@@ -183,7 +179,7 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         scaled = inverse.T * scale
         joint = np.asarray(scaled @ (table @ scaled.T)) / total
         least = min(1e-2 / k**2, 1 / np.sqrt(total))
-        joint = _maximize_joint(np.maximum(joint, least), table, emissions, total)
+        joint = _maximize_joint(np.maximum(joint, least), table, emissions)
         transmat = joint / joint.sum(axis=1, keepdims=True)
         occupancy = (joint.sum(axis=0) + joint.sum(axis=1)) / 2
         if not pairs.n_sequences:
@@ -191,42 +187,30 @@ def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:
         firsts = pairs.firsts / pairs.n_sequences
         start = np.maximum(scaled @ firsts, min(1e-2 / k, 1 / np.sqrt(pairs.n_sequences)))
         start /= start.sum()
-        seen = firsts > 0
-        _kernels.maximize_start(
-            start,
-            firsts[seen],
-            np.ascontiguousarray(emissions[:, seen]),
-            occupancy,
-            float(pairs.n_sequences),
-            _ROUNDS,
-        )
+        for _ in range(_ROUNDS):
+            ratios = firsts / np.maximum(start @ emissions, 1e-300)
+            start = start * (emissions @ ratios) * pairs.n_sequences + occupancy
+            start /= start.sum()
     return start, transmat
 
 
-def _maximize_joint(joint: Any, table: Any, emissions: Any, total: float) -> Any:
-    from latensor.models.hmm import _kernels
-
+def _maximize_joint(joint: Any, table: Any, emissions: Any) -> Any:
     joint = joint / joint.sum()
-    if scipy.sparse.issparse(table):
-        entries = table.tocoo()
-        rows, columns, numbers = entries.row, entries.col, entries.data / total
-        for _ in range(_ROUNDS):
-            expected = np.einsum("ea,ea->e", (emissions.T @ joint)[rows], emissions.T[columns])
-            ratio = scipy.sparse.csr_array(
-                (numbers / np.maximum(expected, 1e-300), (rows, columns)), shape=table.shape
-            )
-            joint = joint * (emissions @ (ratio @ emissions.T))
-            joint = joint / joint.sum()
-        return joint
-    fractions = table / total
-    if len(fractions) <= _SMALL:
-        _kernels.maximize_joint(joint, fractions, np.ascontiguousarray(emissions), _ROUNDS)
-        return joint
+    entries = table.tocoo() if scipy.sparse.issparse(table) else None
     for _ in range(_ROUNDS):
-        expected = np.maximum(emissions.T @ joint @ emissions, 1e-300)
-        joint = joint * (emissions @ (fractions / expected) @ emissions.T)
+        ratio = table.astype(np.float64)
+        numbers = ratio if entries is None else ratio.data
+        numbers /= np.maximum(_expected(joint, emissions, entries), 1e-300)
+        joint = joint * (emissions @ (ratio @ emissions.T))
         joint = joint / joint.sum()
     return joint
+
+
+def _expected(joint: Any, emissions: Any, entries: Any) -> Any:
+    """Chances O' X O (d, d) of pairs of symbols, or (e,) of the entries of a sparse table."""
+    if entries is None:
+        return emissions.T @ joint @ emissions
+    return np.einsum("ea,ea->e", (emissions.T @ joint)[entries.row], emissions.T[entries.col])
 
 
 def pair_likelihood(pairs: Pairs, transmat: Any, emissions: Any) -> float:
@@ -238,13 +222,9 @@ def pair_likelihood(pairs: Pairs, transmat: Any, emissions: Any) -> float:
     value, weight = 0.0, 0.0
     for lag, table in pairs.tables.items():
         joint = occupancy[:, None] * np.linalg.matrix_power(transmat, lag)
-        if scipy.sparse.issparse(table):
-            entries = table.tocoo()
-            left = (emissions.T @ joint)[entries.row]
-            expected = np.einsum("ea,ea->e", left, emissions.T[entries.col])
-            numbers = entries.data
-        else:
-            expected, numbers = emissions.T @ joint @ emissions, table
+        entries = table.tocoo() if scipy.sparse.issparse(table) else None
+        expected = _expected(joint, emissions, entries)
+        numbers = table if entries is None else entries.data
         value += float((numbers * np.log(np.maximum(expected, 1e-300))).sum())
         weight += float(numbers.sum())
     return value / max(weight, 1.0)

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-import scipy
 from scipy.special import chdtrc
 
 from latensor.arrays.threads import one_blas_thread
+from latensor.estimation.factor_analysis import factor_analysis
 from latensor.models.ica.scores import MOST_SAMPLES
 from latensor.moments.second import Covariance
 from latensor.value_files import storable
@@ -24,8 +24,6 @@ from latensor.value_files import storable
 _REFUTED = 1e-3
 # The smallest fraction of a sensor's variance that is noise: less is an improper solution.
 _LEAST_NOISE = 1e-6
-_MOST_STEPS = 300
-_SCORING_STEPS = 30
 
 
 @storable
@@ -133,68 +131,17 @@ def separable(n_features: int, count: int) -> bool:
 
 
 def diagonal(covariance: Any, count: int, weight: float) -> SignalSpace:
-    """Noise of differing variances, by maximum likelihood factor analysis.
-
-    With the noise variances P, the loadings are L = P^1/2 U (t - 1)^1/2 for the leading
-    eigenpairs (t, U) of P^-1/2 C P^-1/2, and the smallest ones measure the misfit
-    sum_j>k (t_j - 1 - log t_j), which is minimized over P.
-    """
+    """Noise of differing variances, by maximum likelihood factor analysis."""
     scale = np.sqrt(np.diag(covariance))
-    correlation = covariance / np.outer(scale, scale)
-    size = len(scale)
-
-    def parts(logs: Any) -> tuple[float, Any, Any, Any]:
-        root = np.exp(logs / 2)
-        values, vectors = np.linalg.eigh(correlation / np.outer(root, root))
-        rest = np.maximum(values[: size - count], 1e-300)
-        misfit = float((rest - 1 - np.log(rest)).sum())
-        # The gradient in log P: the diagonal of (I - t) over the directions without signal.
-        within = vectors[:, : size - count]
-        gradient = (within**2) @ (1 - rest)
-        return misfit, gradient, within, (root, values, vectors)
-
-    with one_blas_thread():
-        inverse = np.linalg.pinv(correlation)
-        start = np.clip((1 - 0.5 * count / size) / np.diag(inverse), 0.005, 1.0)
-        bounds = [(np.log(_LEAST_NOISE), 0.0)] * size
-        found = scipy.optimize.minimize(
-            lambda logs: parts(logs)[:2],
-            np.log(start),
-            jac=True,
-            method="L-BFGS-B",
-            bounds=bounds,
-            options={"maxiter": _MOST_STEPS, "ftol": 1e-14, "gtol": 1e-9},
-        )
-        logs, misfit = _scored(parts, found.x, bounds[0][0])
-        root, values, vectors = parts(logs)[3]
-    leading = np.maximum(values[::-1][:count] - 1, 1e-6)
-    loadings = (scale * root)[:, None] * vectors[:, ::-1][:, :count] * np.sqrt(leading)
-    noise = (scale * root) ** 2
-    # L'P^-1 L is diagonal by construction: the scores need no solve.
-    projection = loadings / noise[:, None] / leading
+    found = factor_analysis(covariance / np.outer(scale, scale), count, _LEAST_NOISE)
+    size, scale = len(scale), scale[:, None]
+    noise = scale[:, 0] ** 2 * found.uniqueness
     freedom = ((size - count) ** 2 - size - count) // 2
     p_value = float("nan")
     if freedom > 0:
         effective = min(weight, MOST_SAMPLES) - 1 - (2 * size + 5) / 6 - 2 * count / 3
-        p_value = float(chdtrc(freedom, max(effective, 1.0) * max(misfit, 0.0)))
-    return SignalSpace("diagonal", projection, loadings, noise, p_value)
-
-
-def _scored(parts: Any, logs: Any, lowest: float) -> tuple[Any, float]:
-    """Steps of Fisher scoring to full precision, as long as they lower the gradient."""
-    misfit, gradient, within, _ = parts(logs)
-    for _ in range(_SCORING_STEPS):
-        free = (logs > lowest + 1e-9) | (gradient < 0)
-        curvature = ((within @ within.T) ** 2)[np.ix_(free, free)]
-        ridge = 1e-12 * np.trace(curvature) * np.eye(len(curvature))
-        step = np.zeros_like(logs)
-        step[free] = np.linalg.solve(curvature + ridge, gradient[free])
-        moved = np.clip(logs - np.clip(step, -1, 1), lowest, 0.0)
-        new_misfit, new_gradient, new_within, _ = parts(moved)
-        if np.linalg.norm(new_gradient[free]) >= np.linalg.norm(gradient[free]):
-            break
-        logs, misfit, gradient, within = moved, new_misfit, new_gradient, new_within
-    return logs, misfit
+        p_value = float(chdtrc(freedom, max(effective, 1.0) * max(found.misfit, 0.0)))
+    return SignalSpace("diagonal", found.scores / scale, found.loadings * scale, noise, p_value)
 
 
 def signal_space(known: Covariance, seen: Spectrum, count: int) -> SignalSpace:

@@ -24,7 +24,7 @@ from latensor.models.mixtures.gaussian_base import (
 )
 from latensor.models.mixtures.product_read_off import (
     ProductReadOff,
-    factor_analysis,
+    factors_of,
     identified,
     read_off,
     read_partition,
@@ -95,7 +95,7 @@ class DiagonalModel(GaussianMixtureModel):
             frames = frames_of(values["views"])
             directions = np.hstack(maps_between(correlation, frames, count - 1, known.weight)[0])
         else:
-            directions = factor_analysis(correlation, count - 1).scores
+            directions = factors_of(correlation, count - 1).scores
         return np.linalg.qr(directions / scale[:, None])[0]
 
     def stream_rank(self, count: int) -> int:

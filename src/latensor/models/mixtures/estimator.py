@@ -9,10 +9,18 @@ from sklearn.base import DensityMixin
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, RandomState, check_positive_int, generator
+from latensor.diagnostics.evidence import component_worth
+from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.engines import LocalEngine
 from latensor.estimation.base import LatentEstimator, component_order
 from latensor.estimation.mixture_inference import MixtureInference
+from latensor.estimation.model import Answer
 from latensor.exceptions import InvalidInputError
+from latensor.models.mixtures.gaussian_certificate import (
+    GaussianMixtureCertificate,
+    smallest_divergence,
+    smallest_gain,
+)
 from latensor.models.mixtures.gaussian_given import covariances_of
 from latensor.moments.batch import Batch, Kind
 from latensor.refinement.families.covariances import (
@@ -148,6 +156,41 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             "n_components_": len(order),
         }
 
+    def _optimum_certificate(
+        self, answer: Answer[Any], outer: MixtureState, weight: float, notes: tuple[str, ...] = ()
+    ) -> GaussianMixtureCertificate:
+        """What there is to say about an optimum of the likelihood, whatever it was started from."""
+        evidence, kind, unknown = answer.evidence, self._covariance_type, float("nan")
+        count, width = outer.means.shape
+        matrices = as_matrices(kind, outer.covariances, count, width)
+        n_rows, (ahead, moved) = weight / evidence["copies"], evidence["ahead"]
+        return GaussianMixtureCertificate(
+            n_components=count,
+            n_features=width,
+            method=f"{answer.start} + EM",
+            off_diagonal=getattr(evidence["found"], "off_diagonal", unknown),
+            condition=getattr(evidence["found"], "condition", unknown),
+            gap=getattr(evidence["found"], "gap", unknown),
+            separation=smallest_divergence(outer.means, matrices),
+            spread=evidence.get("spread", unknown),
+            gain=n_rows * smallest_gain(outer.weights, outer.means, matrices, kind),
+            asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
+            ahead=ahead / np.sqrt(evidence["copies"]),
+            moved=moved,
+            is_same=evidence["is_same"],
+            n_moves=answer.n_moves,
+            constant_features=evidence["constant"],
+            notes=notes,
+            covariance_type=kind,
+            rows_per_feature=evidence["rows_per_feature"],
+            collapsed=evidence["collapsed"],
+            missing=evidence["missing"],
+            n_patterns=evidence["n_patterns"],
+            converged=answer.converged,
+            misfit=evidence.get("misfit", UNKNOWN_FIT),
+            n_reproduced=evidence.get("n_reproduced", -1),
+        )
+
     def _state(self) -> MixtureState:
         """The fitted parameters in double precision."""
         check_is_fitted(self)
@@ -171,7 +214,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             covariance += np.tensordot(outer.weights, matrices, axes=1)
         else:
             covariance[np.diag_indices(width)] += outer.weights @ outer.covariances
-        family = GaussianFamily.of(kind, mean, covariance, 0.0, missing=missing, count=count)
+        family = GaussianFamily.of(kind, mean, covariance, 0.0, missing=missing)
         return family, family.inside(outer)
 
     def _for_densities(self) -> MixtureState:

@@ -10,8 +10,6 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from latensor.arrays import Array, RandomState
-from latensor.diagnostics.evidence import component_worth
-from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.estimation.checkpoint import Checkpoint
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import PROBABILITY, REAL
@@ -28,17 +26,11 @@ from latensor.estimation.parameters import (
 )
 from latensor.estimation.samples import in_library_of
 from latensor.models.mixtures.estimator import GaussianEstimator
-from latensor.models.mixtures.gaussian_certificate import (
-    GaussianMixtureCertificate,
-    smallest_divergence,
-    smallest_gain,
-)
 from latensor.models.mixtures.gaussian_given import read_given
 from latensor.models.mixtures.gaussian_model import GaussianModel
 from latensor.models.mixtures.gaussian_starts import GivenParts
 from latensor.refinement.families.covariances import (
     COVARIANCE_TYPES,
-    as_matrices,
 )
 from latensor.sources.shards import Source
 
@@ -177,40 +169,13 @@ class GaussianMixture(GaussianEstimator):
         assert answer.state is not None
         outer = frame["family"].outside(answer.state)
         found = self._parameters_of(outer)
-        evidence = answer.evidence
-        count, width = len(outer.weights), len(outer.means[0])
-        matrices = as_matrices(self.covariance_type, outer.covariances, count, width)
-        n_rows, (ahead, moved) = frame["weight"] / evidence["copies"], evidence["ahead"]
-        certificate = GaussianMixtureCertificate(
-            n_components=count,
-            n_features=width,
-            method=f"{answer.start} + EM",
-            off_diagonal=getattr(evidence["found"], "off_diagonal", float("nan")),
-            condition=getattr(evidence["found"], "condition", float("nan")),
-            gap=getattr(evidence["found"], "gap", float("nan")),
-            separation=smallest_divergence(outer.means, matrices),
-            gain=n_rows * smallest_gain(outer.weights, outer.means, matrices, self.covariance_type),
-            asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
-            ahead=ahead / np.sqrt(evidence["copies"]),
-            moved=moved,
-            is_same=evidence.get("is_same", False),
-            n_moves=answer.n_moves,
-            constant_features=evidence["constant"],
-            covariance_type=self.covariance_type,
-            rows_per_feature=evidence["rows_per_feature"],
-            collapsed=evidence["collapsed"],
-            missing=evidence["missing"],
-            n_patterns=evidence["n_patterns"],
-            converged=answer.converged,
-            misfit=evidence.get("misfit", UNKNOWN_FIT),
-        )
         return {
             **found,
             "lower_bound_": answer.log_likelihood,
             "lower_bounds_": np.array(answer.history),
             "n_iter_": answer.n_iter,
             "converged_": answer.converged,
-            "certificate_": certificate,
+            "certificate_": self._optimum_certificate(answer, outer, frame["weight"]),
         }
 
     # ------------------------------------------------------------------ inference

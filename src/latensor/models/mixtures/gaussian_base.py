@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.diagnostics.fit import UNKNOWN_FIT
 from latensor.diagnostics.mixture_certificate import (
     DOUBTFUL_OFF_DIAGONAL,
     NOISE_EDGE,
@@ -25,7 +24,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
-from latensor.models.mixtures.goodness_of_fit import misfit
+from latensor.models.mixtures.goodness_of_fit import optimum_evidence
 from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
@@ -236,8 +235,8 @@ class GaussianMixtureModel(Model[MixtureState]):
             known["moments"] = state
         coordinates = Coordinates.of(family, sample, points)
         starts = starts_of(family, coordinates, count, search_.rng, known, few)
-        found = search(family, points, starts)
-        return Start(found.state, found.start, found.n_moves)
+        found = search(family, points, starts, alternatives=True)
+        return Start(found.state, found.start, found.n_moves, {"alternative": found.alternative})
 
     def review(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
@@ -279,16 +278,9 @@ class GaussianMixtureModel(Model[MixtureState]):
     ) -> dict[str, Any]:
         assert answer.state is not None
         return {
+            **optimum_evidence(self, frame["family"], frame, search_, answer),
             "spread": self.widest(frame, search_.sample, answer.state),
-            "misfit": self.misfit(frame, search_, answer),
         }
-
-    def misfit(
-        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
-    ) -> tuple[float, int, float]:
-        """How unlike Gaussian rows those of a component are, at most."""
-        family: GaussianFamily = frame["family"]
-        return misfit(family, search_.sample, answer, lambda state: self.order(frame, state))
 
 
 @dataclass(eq=False, repr=False)
@@ -323,23 +315,24 @@ class MomentMixture(GaussianEstimator):
         }
 
     def _certificate(self, answer: Answer[Any], fitted: dict[str, Any]) -> Any:
+        if answer.statistics is not None:
+            parts = (np.asarray(fitted[f"{name}_"]) for name in ("weights", "means", "covariances"))
+            outer, weight = MixtureState(*parts), answer.statistics.weight
+            return self._optimum_certificate(answer, outer, weight, self._notes(answer))
         found, unknown = answer.evidence["found"], float("nan")
         width = self.n_features_in_
         variances = as_diagonals(self._covariance_type, fitted["covariances_"], width)
         return MixtureCertificate(
             n_components=fitted["n_components_"],
             n_features=width,
-            method="moments" if answer.statistics is None else f"{answer.start} + EM",
+            method="moments",
             off_diagonal=found.off_diagonal if found is not None else unknown,
             condition=found.condition if found is not None else float("inf"),
             gap=found.gap if found is not None else unknown,
             separation=smallest_separation(fitted["means_"], np.sqrt(variances)),
-            spread=answer.evidence.get("spread", unknown),
             outside=answer.evidence.get("outside", unknown),
-            n_moves=answer.n_moves,
             constant_features=answer.evidence["constant"],
             notes=self._notes(answer),
-            misfit=answer.evidence.get("misfit", UNKNOWN_FIT),
         )
 
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:

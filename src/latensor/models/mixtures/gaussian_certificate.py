@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 from scipy.linalg import solve_triangular
@@ -19,8 +20,8 @@ from latensor.value_files import storable
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 _DRAWS = 4096
 # What is said of all mixtures, here at the end, and what only where they are read off moments.
-_OF_ALL = ("Halves", "Fit", "Separation", "Constant features", "Note")
-_OF_MOMENTS = ("Third moment", "Independent means", "Shape", "Range of the features")
+_OF_ALL = ("Halves", "Fit", "Shape", "Separation", "Constant features", "Note")
+_OF_MOMENTS = ("Third moment", "Independent means", "Range of the features")
 
 
 @storable
@@ -58,6 +59,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
     ahead: float = float("inf")
     moved: float = 0.0
     is_same: bool = False
+    _apart: ClassVar[frozenset[str]] = frozenset({"Fit", "Shape"})
 
     @property
     def statements(self) -> tuple[Statement, ...]:

@@ -12,7 +12,7 @@ from latensor.estimation.base import component_order
 from latensor.estimation.halves import select_by_halves
 from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
 from latensor.estimation.run import Run
-from latensor.estimation.selection import Selection, is_reproduced, reproduction
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import (
     GivenParts,
@@ -21,7 +21,7 @@ from latensor.models.mixtures.gaussian_starts import (
     read_off_tied,
     simple_start,
 )
-from latensor.models.mixtures.goodness_of_fit import misfit
+from latensor.models.mixtures.goodness_of_fit import optimum_evidence
 from latensor.models.mixtures.spherical_read_off import (
     check_spread,
     identified,
@@ -40,7 +40,7 @@ from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.mixture_moves import passes
 from latensor.refinement.mixture_search import Search as Found
-from latensor.refinement.mixture_search import compared, search, starts_of
+from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Rows on which starts are compared: enough for components of a tenth of the average weight.
@@ -120,8 +120,6 @@ class GaussianModel(Model[MixtureState]):
             known.covariance,
             self.reg_covar,
             missing=missing or streaming,
-            count=count,
-            n_rows=known.count,
         )
         values = {
             "origin": origin,
@@ -347,35 +345,4 @@ class GaussianModel(Model[MixtureState]):
     def evidence(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
-        assert answer.state is not None
-        assert answer.statistics is not None
-        weight = answer.statistics.weight
-        rows, copies = search_.sample.rows, fewest_copies(search_.sample)
-        missing = np.isnan(rows)
-        patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
-        family, alternative = self.family(frame), answer.evidence.get("alternative")
-        ahead, is_same = (np.inf, 0.0), False
-        if alternative is not None:
-            both = (answer.state, alternative)
-            ahead = compared(family, family.prepare(search_.sample), *both)
-            found = (self.responsibilities(frame, state, search_.sample) for state in both)
-            is_same = is_reproduced(reproduction(*found))
-        return {
-            "alternative": None,
-            "ahead": tuple(ahead),
-            "is_same": is_same,
-            "copies": copies,
-            "rows_per_feature": float(answer.state.weights.min()) * weight / self.n_features,
-            "collapsed": int(family.collapsed(answer.state, weight).sum()),
-            "missing": float(missing.mean()),
-            "n_patterns": patterns,
-            "misfit": misfit(
-                family, search_.sample, answer, lambda state: self.order(frame, state), copies
-            ),
-        }
-
-
-def fewest_copies(sample: Batch) -> float:
-    """How often every row is given at least: rows that all come twice are half as many."""
-    _, owner = np.unique(sample.rows, axis=0, return_inverse=True)
-    return max(float(np.bincount(owner.ravel(), sample.weights).min()), 1.0)
+        return optimum_evidence(self, self.family(frame), frame, search_, answer)

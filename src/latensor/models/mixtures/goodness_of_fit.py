@@ -12,18 +12,22 @@ scores or sums of such, are projected out, a part of all: the test rejects too r
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 from numpy.polynomial.legendre import legvander
 from scipy.special import chdtr, chdtrc
 
 from latensor.arrays import Array
-from latensor.diagnostics.fit import UNKNOWN_FIT
-from latensor.estimation.model import Answer
+from latensor.diagnostics.fit import UNKNOWN_FIT, is_fitting
+from latensor.estimation.halves import found_in_halves
+from latensor.estimation.model import Answer, Frame, Model, Search
+from latensor.estimation.selection import is_reproduced, reproduction
 from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import TIED, as_matrices, cholesky
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
+from latensor.refinement.mixture_search import compared
 
 # Rows that are tested, and rows drawn from the model, which show the variances: what so many do
 # not show is small. Variances from the rows themselves said so of 5 of 40 planted pairs (n 150).
@@ -33,6 +37,50 @@ _ORDERS = 4
 _NEGLIGIBLE = 1e-6
 # Rows of a component that are enough for means of bounded functions to be normal.
 _FEWEST_ROWS = 50
+
+
+def optimum_evidence(
+    model: Model[MixtureState],
+    family: GaussianFamily,
+    frame: Frame,
+    search: Search[MixtureState],
+    answer: Answer[MixtureState],
+) -> dict[str, Any]:
+    """What a sample says about the optimum of a mixture, and about another one that was met."""
+    assert answer.state is not None
+    assert answer.statistics is not None
+    sample, weight, width = search.sample, answer.statistics.weight, family.width
+    missing, copies = np.isnan(sample.rows), fewest_copies(sample)
+    patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
+    alternative, ahead, is_same = answer.evidence.get("alternative"), (np.inf, 0.0), False
+    if alternative is not None:
+        both = (answer.state, alternative)
+        ahead = compared(family, family.prepare(sample), *both)
+        is_same = is_reproduced(
+            reproduction(*(model.responsibilities(frame, state, sample) for state in both))
+        )
+    found = misfit(family, sample, answer, lambda s: model.order(frame, s), copies)
+    # Where halves chose the number of components, they have been compared already.
+    tried = len(answer.state.weights) > 1 and "selection" not in frame.values
+    tried = tried and not is_fitting(found)
+    return {
+        "alternative": None,
+        "ahead": tuple(ahead),
+        "is_same": is_same,
+        "copies": copies,
+        "rows_per_feature": float(answer.state.weights.min()) * weight / width,
+        "collapsed": int(family.collapsed(answer.state, weight).sum()),
+        "missing": float(missing.mean()),
+        "n_patterns": patterns,
+        "misfit": found,
+        "n_reproduced": found_in_halves(model, frame, search, answer.state) if tried else -1,
+    }
+
+
+def fewest_copies(sample: Batch) -> float:
+    """How often every row is given at least: rows that all come twice are half as many."""
+    _, owner = np.unique(sample.rows, axis=0, return_inverse=True)
+    return max(float(np.bincount(owner.ravel(), sample.weights).min()), 1.0)
 
 
 def misfit(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -29,6 +30,7 @@ from latensor.models.mixtures.gaussian_base import (
     GaussianMixtureModel,
     MomentMixture,
 )
+from latensor.models.mixtures.goodness_of_fit import misfit
 from latensor.models.mixtures.pearson_roots import Root, sixth_error, solve
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded, Joint
@@ -219,7 +221,8 @@ class PearsonModel(GaussianMixtureModel):
     def evidence(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
-        return {"misfit": self.misfit(frame, search_, answer)}
+        order = partial(self.order, frame)
+        return {"misfit": misfit(frame["family"], search_.sample, answer, order)}
 
 
 @dataclass(eq=False, repr=False)

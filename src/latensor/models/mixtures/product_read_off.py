@@ -16,17 +16,13 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
+from latensor.estimation.factor_analysis import Factors, factor_analysis
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
 from latensor.models.mixtures.feature_views import frames_of, read_views
 from latensor.models.mixtures.spherical_read_off import spectral_gap
 from latensor.moments.third import ThirdMoment
 from latensor.refinement.families.gaussian_densities import MixtureState
 
-_FACTOR_ROUNDS = 500
-# Rounds before any are mixed, and those without progress that end them.
-_PLAIN_ROUNDS = 10
-_IDLE_ROUNDS = 30
-_FACTOR_TOL = 1e-13
 _REFILL_TOL = 1e-12
 _REFILL_ROUNDS = 100
 _MEMORY = 6
@@ -83,61 +79,9 @@ def scales(covariance: Any) -> Any:
     return np.sqrt(np.where(variances > 0, variances, 1.0))
 
 
-@dataclass(frozen=True)
-class Factors:
-    """C = L L' + Psi of standardized features.
-
-    Attributes
-    ----------
-    loadings : (d, r)
-    uniqueness : (d,), the diagonal of Psi
-    scores : (d, r), A with A'L = I
-    values : (d,), eigenvalues of C - Psi, decreasing
-    """
-
-    loadings: Any
-    uniqueness: Any
-    scores: Any
-    values: Any
-
-
-def factor_analysis(correlation: Any, rank: int) -> Factors:
-    """Loadings and uniquenesses by principal factors: eigenvectors of C - Psi, then the diagonal.
-
-    Rounds never raise the squared residual, the sum of the squared eigenvalues that are left out.
-    They are mixed by Anderson's method where that does not raise it either, and go on to rounding:
-    a tolerance that follows the noise would leave exact moments of few samples inexact.
-    """
-    diagonal = np.diag(correlation)
-    uniqueness = 0.5 * np.where(diagonal > 0, diagonal, 1.0)
-    plain, least, smallest, idle = uniqueness, np.inf, np.inf, 0
-    points: list[Any] = []
-    moves: list[Any] = []
-    with one_blas_thread():
-        for number in range(_FACTOR_ROUNDS):
-            values, vectors = np.linalg.eigh(correlation - np.diag(uniqueness))
-            values, vectors = values[::-1], vectors[:, ::-1]
-            loadings = vectors[:, :rank] * np.sqrt(np.maximum(values[:rank], 1e-14))
-            updated = np.maximum(diagonal - (loadings**2).sum(axis=1), _LEAST_UNIQUENESS)
-            move = updated - uniqueness
-            residual = float((values[rank:] ** 2).sum())
-            if residual > least * (1 + 1e-9) + 1e-28 and uniqueness is not plain:
-                points, moves, uniqueness = [], [], plain
-                continue
-            least, plain = min(least, residual), updated
-            size = float(np.abs(move).max())
-            idle = idle + 1 if size >= 0.9 * smallest else 0
-            smallest = min(smallest, size)
-            if size < _FACTOR_TOL or idle > _IDLE_ROUNDS:
-                uniqueness = updated
-                break
-            points, moves = [*points, updated][-_MEMORY:], [*moves, move][-_MEMORY:]
-            uniqueness = updated
-            if number >= _PLAIN_ROUNDS:
-                uniqueness = np.maximum(_mixed(points, moves), _LEAST_UNIQUENESS)
-        scaled = loadings / uniqueness[:, None]
-        scores = np.linalg.solve(loadings.T @ scaled, scaled.T).T if rank else scaled
-    return Factors(loadings, uniqueness, np.ascontiguousarray(scores), values)
+def factors_of(correlation: Any, rank: int) -> Factors:
+    """The factors of standardized features."""
+    return factor_analysis(correlation, rank, _LEAST_UNIQUENESS)
 
 
 def read_off(
@@ -161,7 +105,7 @@ def read_off(
     correlation = moment.covariance / np.outer(scale, scale)
     squares = moment.square_third / np.outer(scale**2, scale)
     rank = n_components - 1
-    factors = factor_analysis(correlation, rank)
+    factors = factors_of(correlation, rank)
     raw = moment.along(factors.scores / scale[:, None])[0]
     best: HomogeneousMixture | None = None
     # Variances that do not depend on the component leave the repeated entries as they are.
@@ -237,14 +181,14 @@ def _assemble(
     variances = _variances(means, mixture.weights, squares, factors.uniqueness)
     state = MixtureState(mixture.weights, moment.mean + means * scale, variances * scale**2)
     rank = factors.loadings.shape[1]
-    values = factors.values[:rank]
+    values = (factors.loadings**2).sum(axis=0)
     correlation = moment.covariance / np.outer(scale, scale)
     gap = spectral_gap(np.linalg.eigvalsh(correlation)[::-1], rank, moment.weight)
     return ProductReadOff(
         state,
         factors.uniqueness * scale**2,
         mixture.off_diagonal,
-        float(np.sqrt(values[0] / max(values[-1], 1e-300))) if rank else 1.0,
+        float(np.sqrt(values.max() / max(values.min(), 1e-300))) if rank else 1.0,
         gap,
         coherence(means, rank),
     )

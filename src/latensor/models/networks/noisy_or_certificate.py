@@ -13,8 +13,8 @@ from latensor.diagnostics.findings import (
     Findings,
     Said,
     finding,
-    listed,
     shown_spectrum,
+    unvarying,
 )
 from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOISE_EDGE
 from latensor.value_files import storable
@@ -152,5 +152,5 @@ class NoisyOrCertificate(Findings):
             return None
         return (
             CAUTION,
-            f"column {listed(self.constant_features)} does not vary: it says nothing of causes.",
+            f"{unvarying(self.constant_features)}, which says nothing of causes.",
         )

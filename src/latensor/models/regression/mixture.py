@@ -29,6 +29,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.models.regression.mixture_certificate import (
     RegressionMixtureCertificate,
     smallest_gain,
+    smallest_logistic_gain,
 )
 from latensor.models.regression.mixture_family import (
     LINKS,
@@ -239,6 +240,9 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
         gain, free = np.inf, self.n_features_in_ + 3
         if self.link == "identity":
             gain = count * smallest_gain(state.weights, state.coefficients, state.variances)
+        elif self.link == "logit":
+            gain = count * smallest_logistic_gain(state.weights, state.coefficients)
+            free -= 1
         return RegressionMixtureCertificate(
             n_components=k,
             n_features=self.n_features_in_,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.special import entr, expit
+from scipy.special import entr, expit, rel_entr
 
 from latensor.diagnostics.design import (
     collinear_finding,
@@ -31,6 +31,8 @@ _APART, _CLOSE = 1.0, 0.3
 # components).
 _LOGISTIC = 100_000
 _DRAWS = 4096
+# Steps of Newton's method for a logistic regression of as many draws.
+_NEWTON = 20
 
 
 @storable
@@ -54,7 +56,7 @@ class RegressionMixtureCertificate(Findings):
         where moments determine nothing
     spectrum : its eigenvalues, decreasing, as fractions of the largest
     gain : float, log-likelihood of all samples that is lost if the two components are joined that
-        lose least; infinite for links without a noise level
+        lose least; infinite for counts, where it is not known
     asked : float, what the Bayesian information criterion asks of that gain for a component
     """
 
@@ -166,4 +168,31 @@ def smallest_gain(weights: np.ndarray, coefficients: np.ndarray, variances: np.n
             told -= float(fractions[own] * (entr(posterior) + entr(1 - posterior)).mean())
         loss = (np.log(joined) - fractions @ np.log(noise)) / 2 - told
         smallest = min(smallest, float(total * loss))
+    return smallest
+
+
+def smallest_logistic_gain(weights: np.ndarray, coefficients: np.ndarray) -> float:
+    """What `smallest_gain` is for targets of one bit: the loss by the likeliest single regression.
+
+    The probability (a p_i + b p_j) / s of two components, by draws of Gaussian features, is fitted
+    by one logistic regression; the loss is s times the divergence that is left. It lies in the
+    plane of both slopes.
+    """
+    rng = np.random.default_rng(0)
+    draws = np.column_stack([np.ones(_DRAWS), rng.standard_normal((_DRAWS, 2))])
+    smallest = np.inf
+    for pair in combinations(range(len(weights)), 2):
+        total = float(weights[list(pair)].sum())
+        plane = np.linalg.qr(coefficients[list(pair), 1:].T)[1].T
+        flat = np.zeros((2, 3))
+        flat[:, 0], flat[:, 1 : 1 + plane.shape[1]] = coefficients[list(pair), 0], plane
+        chances = expit(draws @ flat.T) @ (weights[list(pair)] / total)
+        one = weights[list(pair)] @ flat / total
+        for _ in range(_NEWTON):
+            found = expit(draws @ one)
+            divergence = rel_entr(chances, found) + rel_entr(1 - chances, 1 - found)
+            smallest = min(smallest, total * float(divergence.mean()))
+            hessian = (draws * (found * (1 - found))[:, None]).T @ draws
+            hessian += np.finfo(float).eps * _DRAWS * np.eye(3)
+            one = one + np.linalg.solve(hessian, draws.T @ (chances - found))
     return smallest

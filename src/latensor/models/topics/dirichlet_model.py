@@ -21,19 +21,17 @@ from latensor.models.topics.read_off import (
 )
 from latensor.models.topics.refinement import (
     Completing,
-    HeldOut,
-    Selected,
     completion,
     refine_topics,
     topic_mixtures,
 )
-from latensor.models.topics.refinement.documents import padded
-from latensor.models.topics.refinement.folded import refine_by_folds
+from latensor.models.topics.refinement.documents import Documents, padded
+from latensor.models.topics.refinement.folded import FoldedTopics, refine_by_folds
 from latensor.models.topics.refinement.likelihood import MarginalLikelihood, likeliest_toward
-from latensor.models.topics.refinement.word_by_word import fractions_fit
+from latensor.models.topics.refinement.topics import RefinedTopics, fractions_fit
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch
-from latensor.moments.sums import Joint, plus, times
+from latensor.moments.sums import Joint, Mapped, plus, times
 from latensor.moments.unit_sample import Sample
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_totals import WordTotals
@@ -51,6 +49,24 @@ _PASSES_OF_A_CANDIDATE = 10
 
 
 @dataclass(frozen=True)
+class _Chosen:
+    """Documents that their own words choose: equal ones together, whatever their order.
+
+    Attributes
+    ----------
+    seed : int, of the numbers that documents draw from their words
+    limit : int, documents whose number is below are chosen
+    """
+
+    seed: int
+    limit: int
+
+    def __call__(self, batch: Batch) -> Batch:
+        keys = Documents.of(batch.rows, batch.rows.dtype).keys(self.seed)
+        return batch.take(np.flatnonzero(keys < np.uint64(self.limit)))
+
+
+@dataclass(frozen=True)
 class DirichletModel(TopicsModel):
     """The settings of latent Dirichlet allocation.
 
@@ -61,7 +77,6 @@ class DirichletModel(TopicsModel):
 
     document_prior: float | None
 
-    holds_out: ClassVar[bool] = True
     refines_streams: ClassVar[bool] = True
     # Of 25 the spread is known to 14 %, which Student's t makes up for.
     n_refits: ClassVar[int] = 25
@@ -122,7 +137,6 @@ class DirichletModel(TopicsModel):
             document_prior=prior,
             word_prior=self.word_prior,
             passes=_PASSES_OF_A_CANDIDATE,
-            rng=np.random.default_rng(0),
             n_threads=self.n_threads,
             document_weights=units.weights,
         )
@@ -149,29 +163,28 @@ class DirichletModel(TopicsModel):
         self, run: Run, frame: Frame, answer: Answer[TopicState]
     ) -> Answer[TopicState] | None:
         """Word by word where the documents and their fractions fit into memory, else by folds."""
-        start, choice = answer.state, frame["choice"]
+        start = answer.state
         assert start is not None
         run.tell("decomposition")
         follows = "found" in answer.evidence and follow_the_model(answer.evidence)
         prior = self._refining_prior(run, answer, follows)
         family = replace(self.family(frame), document_prior=prior)
         whole, k = run.source.in_memory, len(start.topics)
+        found: RefinedTopics | FoldedTopics
         if whole is not None and fractions_fit(whole.rows.nnz, k, np.dtype(np.float32)):
-            found = refine_topics(
+            found = local = refine_topics(
                 whole.rows,
                 start.topics.astype(np.float32),
                 document_prior=prior,
                 word_prior=self.word_prior,
                 passes=self.refine,
-                rng=run.rng("refinement"),
                 n_threads=self.n_threads,
                 callback=lambda _: run.tell("refinement"),
                 document_weights=None if (whole.weights == 1).all() else whole.weights,
-                held_out=choice,
             )
-            topics = found.topics.astype(np.float64)
+            topics = local.topics.astype(np.float64)
             topics /= topics.sum(axis=1, keepdims=True)
-            counts = found.counts.astype(np.float64)
+            counts = local.counts.astype(np.float64)
             sizes = counts.sum(axis=1) + self.word_prior * self.n_features
             state = TopicState(topics, start.weights, sizes)
             words = padded(counts.T, np.float64)
@@ -179,26 +192,24 @@ class DirichletModel(TopicsModel):
             statistics = Statistics(
                 family, state, sums={"words": words, "log_likelihood": np.nan, "weight": tokens}
             )
-            history, n_passes, status = found.history, found.n_passes, found.status
         else:
             folded = refine_by_folds(
                 lambda accumulator: run.fold("refinement", accumulator),
                 family,
                 start,
                 self.refine,
-                choice,
                 run.loop("refinement"),
             )
-            statistics, state = folded.statistics, folded.statistics.maximized()
-            history, n_passes, status = folded.history, folded.n_passes, folded.status
+            statistics = Statistics(family, folded.state, sums=folded.sums)
+            state, found = statistics.maximized(), folded
         state = self._weighed(run, state, answer, follows)
         return replace(
             answer,
             state=state,
             statistics=replace(statistics, state=state),
-            n_iter=max(1, n_passes),
-            history=tuple(history),
-            evidence={**answer.evidence, "status": status},
+            n_iter=found.n_passes,
+            history=tuple(found.history),
+            evidence={**answer.evidence, "status": found.status},
         )
 
     def _refining_prior(self, run: Run, answer: Answer[TopicState], follows: bool) -> float | Array:
@@ -246,13 +257,13 @@ class DirichletModel(TopicsModel):
         prior = self._prior(state.topics, alpha, judges)
         return replace(state, weights=alpha, mixture_prior=prior)
 
-    def _judges(self, run: Run, totals: WordTotals) -> Selected:
+    def _judges(self, run: Run, totals: WordTotals) -> Mapped:
         """The documents that the likelihood of topics is taken of, by their words alone."""
         wanted = max(totals.n_documents / 4, _JUDGED_TOKENS / max(totals.mean_length, 1.0))
         assert self.stream_size is not None
         fraction = min(wanted, self.stream_size) / max(totals.n_documents, 1)
-        choice = HeldOut(run.seed, min(int(fraction * 2.0**64), 2**64 - 1))
-        return Selected(Sample(2 * self.stream_size, run.seed), choice, held_out=True)
+        choice = _Chosen(run.seed, min(int(fraction * 2.0**64), 2**64 - 1))
+        return Mapped(Sample(2 * self.stream_size, run.seed), choice)
 
     def _toward_moments(
         self,

@@ -104,7 +104,7 @@ class MixedTopicsFamily(_TopicFamily):
     """Documents of many topics: the leave-one-out step of latent Dirichlet allocation.
 
     Collapsed variational Bayes of order zero, with the mixtures of documents found anew in every
-    pass. It has no likelihood of its own to watch: documents held out say when to stop.
+    pass. Its log-likelihood is that of words, each predicted from all others; a step may lower it.
 
     Attributes
     ----------
@@ -122,9 +122,8 @@ class MixedTopicsFamily(_TopicFamily):
         documents = Documents.of(prepared.rows, np.float32, prepared.weights)
         k, n_words = state.topics.shape
         table, width = self._table(state, sums), padded_width(k)
-        mixtures = even_mixtures(documents, k, width)
         tokens = float(state.sizes.sum()) - k * n_words * self.word_prior
-        expected_counts(
+        value = expected_counts(
             documents.starts,
             documents.words,
             documents.counts,
@@ -134,16 +133,16 @@ class MixedTopicsFamily(_TopicFamily):
             padded(np.full(k, self.document_prior), np.float32),
             np.float32(self.word_prior),
             np.float32(left_out_fraction(max(tokens, 1.0), k * n_words)),
-            np.float32(0),
             _STEPS,
-            mixtures,
-            mixtures.copy(),
-            0,
-            len(documents),
+            even_mixtures(documents, k, width),
             table,
         )
-        weight = documents.n_tokens + (0.0 if sums is None else sums["weight"])
-        return {"words": table, "log_likelihood": float("nan"), "weight": weight}
+        before = {"log_likelihood": 0.0, "weight": 0.0} if sums is None else sums
+        return {
+            "words": table,
+            "log_likelihood": before["log_likelihood"] + value,
+            "weight": before["weight"] + documents.n_tokens,
+        }
 
     def is_packed(self, sums: dict[str, Any]) -> bool:
         return bool(sums["words"].dtype == np.float32)

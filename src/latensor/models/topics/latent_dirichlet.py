@@ -48,7 +48,7 @@ class LatentDirichletAllocation(TopicEstimator):
         topic in a document: the Dirichlet parameters that the moments show, or one number
     topic_word_prior : float, what is added to the expected occurrences of every word in a topic
     init : (n_components, V) topics to refine instead of those of the moments, or None
-    random_state : seed of the subspace iteration and of the words held out
+    random_state : seed of the subspace iteration
     n_jobs : int, threads; None for all processors. The answer is the same for any number
     callback : told (stage, fraction done) along a fit
 
@@ -58,8 +58,8 @@ class LatentDirichletAllocation(TopicEstimator):
     alpha_ : (n_components_,), the Dirichlet parameters, learned from the moments
     mixture_prior_ : (n_components_,), the multiple of alpha_ that `transform` and `perplexity` use
     n_components_, n_features_in_, n_documents_, n_empty_documents_, n_iter_ : int
-    history_ : held-out perplexity along the refinement, the first of the moments alone; empty
-        where the corpus is so small that nothing is held out
+    history_ : perplexity of words, each predicted from all others, before every pass of the
+        refinement: the first of the moments alone
     status_ : str, how topics were refined, and why that stopped
     spectrum_ : leading eigenvalues of the second moment
     certificate_ : TopicCertificate, computed when first asked for

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -28,10 +29,10 @@ from latensor.models.topics.read_off import (
     repeated_misfit,
     topics_from_moments,
 )
-from latensor.models.topics.refinement.corpus import HeldOut, HeldOutKeys, Selected
 from latensor.models.topics.subspace import LENGTH_CAP, find_subspace, subspace_of_sums
 from latensor.moments.batch import Batch, Kind
-from latensor.moments.sums import Folded, Joint
+from latensor.moments.documents import capped
+from latensor.moments.sums import Folded, Joint, Mapped
 from latensor.moments.word_core import WordCoreSums
 from latensor.moments.word_power_sums import WordPowerMoments
 from latensor.moments.word_totals import WordTotals, WordTotalSums
@@ -89,8 +90,6 @@ class TopicsModel(Model[TopicState]):
     kind: ClassVar[Kind] = Kind.DOCUMENTS
     pilot_size: ClassVar[int] = 100_000
     stream_size: ClassVar[int | None] = 10_000
-    # Whether documents that the moments have not seen decide how long refinement lasts.
-    holds_out: ClassVar[bool] = False
 
     @property
     def assumed(self) -> float:
@@ -115,18 +114,12 @@ class TopicsModel(Model[TopicState]):
 
     # ------------------------------------------------------------------ passes
     def survey(self, run: Run, streaming: bool) -> Frame:
-        seed = int(run.rng("held out").integers(2**63))
-        wanted: dict[str, Folded] = {"totals": WordTotalSums(self.n_features)}
-        judged = self.holds_out and self.refine == "auto" and not streaming
-        if judged:
-            wanted["held out"] = HeldOutKeys(seed)
-        first = run.fold("reading", Joint(wanted))
-        totals: WordTotals = first["totals"].finalize()
+        first = run.fold("reading", WordTotalSums(self.n_features))
+        totals: WordTotals = first.finalize()
         if totals.n_tokens == 0:
             raise InvalidInputError(
                 f"all {totals.n_documents} documents are empty: give documents with words"
             )
-        choice = first["held out"].finalize() if judged else HeldOut(seed, 0)
         count = int(self.n_components)
         used = totals.n_documents - totals.n_empty
         if used < count:
@@ -134,20 +127,20 @@ class TopicsModel(Model[TopicState]):
                 f"n_components={count} topics cannot be told apart by {used} documents with words: "
                 "lower n_components or give more documents"
             )
-        values = {"count": count, "choice": choice}
-        known: dict[str, Folded] = {"totals": first["totals"]}
+        values: dict[str, Any] = {"count": count}
+        known: dict[str, Folded] = {"totals": first}
         if self.init is not None:
             values["core"] = self.core(self.given_topics(count), totals)
             return Frame(values, known, float(totals.n_documents))
         rank = min(count + _OVERSAMPLING, self.n_features) if streaming else count
 
-        def subspace_pass(start: Any) -> Any:
-            return run.fold("subspace", Selected(start, choice, caps=self.caps)).inner
+        def passes(name: str) -> Callable[[Any], Any]:
+            if self.caps is None:
+                return lambda start: run.fold(name, start)
+            cut = partial(capped, caps=self.caps)
+            return lambda start: run.fold(name, Mapped(start, cut)).inner
 
-        def moment_pass(start: Any) -> Any:
-            return run.fold("moments", Selected(start, choice, caps=self.caps)).inner
-
-        counted = totals
+        subspace_pass, moment_pass, counted = passes("subspace"), passes("moments"), totals
         if self.caps is not None:
             counted = subspace_pass(WordTotalSums(self.n_features)).finalize()
         try:

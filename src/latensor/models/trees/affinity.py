@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,7 +40,9 @@ class Affinity:
     rates: Any = None
 
 
-def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:
+def logdet_affinity(
+    pairs: PairProbabilities, n_states: int, names: Sequence[object] | None = None
+) -> Affinity:
     """Log-determinant (paralinear) distances of joint tables.
 
     R_ij = det P_ij / (prod p_i prod p_j)^1/2 and D_ij = -log max(R_ij, S^(-k/2)) / k; with more
@@ -49,12 +52,7 @@ def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:
     tables, k = pairs.tables, n_states
     n, d = tables.shape[0], tables.shape[2]
     marginals = pairs.marginals
-    constant = np.flatnonzero(marginals.max(axis=1) >= 1.0)
-    if len(constant):
-        raise NotIdentifiableError(
-            f"leaves {', '.join(map(str, constant[:8]))} of X are constant: a leaf that never "
-            "varies says nothing about the tree; leave it out"
-        )
+    refuse_constant(marginals.max(axis=1) >= 1.0, names)
     # A symbol that a leaf lacks would make its product of frequencies zero.
     sites = np.maximum(pairs.totals, 1.0)
     floor = 0.5 / np.maximum(np.diag(sites), 1.0)
@@ -76,6 +74,20 @@ def logdet_affinity(pairs: PairProbabilities, n_states: int) -> Affinity:
     weights = np.where(saturated, least**2, np.maximum(size, least) ** 2) * sites
     np.fill_diagonal(saturated, False)
     return Affinity(values, distances, saturated, weights, k)
+
+
+def refuse_constant(constant: Array, names: Sequence[object] | None) -> None:
+    """Refuse leaves that never vary, by their names."""
+    if not constant.any():
+        return
+    places = np.flatnonzero(constant)
+    shown = ", ".join(str(i if names is None else names[i]) for i in places[:8])
+    more = f" and {len(places) - 8} more" if len(places) > 8 else ""
+    many, vary = ("columns", "vary") if len(places) > 1 else ("column", "varies")
+    raise NotIdentifiableError(
+        f"{many} {shown}{more} of X never {vary}: a constant leaf says nothing about the tree; "
+        "leave it out"
+    )
 
 
 def correlation_affinity(correlations: Array, weight: float) -> Affinity:

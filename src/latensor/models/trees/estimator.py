@@ -108,10 +108,10 @@ class LatentTree(
     topology : "auto" (spectral neighbour joining, then interchanges), "snj", "nj" (neighbour
         joining), or a tree in Newick's format whose names are those of the columns, or their
         numbers
-    interchange : "auto" for those that shorten the tree and then, where one rate matrix serves all
-        pairs of leaves, those that raise the likelihood under it (symbols); "distance" for the
-        former only; "likelihood" to try also those that the bootstrap leaves undecided, and moves
-        of subtrees around them, by EM with a table of its own on every edge (symbols)
+    interchange : "auto" for those that shorten the tree and then those that raise its likelihood:
+        of measurements, and of symbols where one rate matrix serves all pairs of leaves; "distance"
+        for the former only; "likelihood" to try also those that the bootstrap leaves undecided, and
+        moves of subtrees around them, by EM with a table of its own on every edge (symbols)
     n_symbols : int or None, how many symbols there are; None to take the first batch's word
     shrinkage : "auto" (chosen on held-out sites), or the pseudo-count that EM adds to every row of
         a table
@@ -329,6 +329,7 @@ class LatentTree(
         if self.family_ == GAUSSIAN:
             return GaussianTreeModel(
                 self.topology,
+                self.interchange,
                 self.support,
                 self.collapse,
                 columns,

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
+from latensor.arrays import Array
 from latensor.models.trees.affinity import Affinity, fitted_lengths
-from latensor.models.trees.family import TreeFamily, TreeState
+from latensor.models.trees.family import TreeFamily, TreeState, evaluate
+from latensor.models.trees.structure import RESAMPLES
+from latensor.moments.batch import Batch
 from latensor.refinement.em import Fold, em
 from latensor.sources.tree import Tree
 
@@ -24,7 +27,12 @@ _WORTH = 0.5
 
 
 def interchange_by_likelihood(
-    state: TreeState, affinity: Affinity, fold: Fold[TreeState], family: TreeFamily, weight: float
+    state: TreeState,
+    affinity: Affinity,
+    fold: Fold[TreeState],
+    family: TreeFamily,
+    sample: Batch,
+    rng: np.random.Generator | None = None,
 ) -> tuple[TreeState, int]:
     """A likelier state near a state, and how many interchanges led to it.
 
@@ -37,9 +45,10 @@ def interchange_by_likelihood(
     state : after EM
     affinity : of the leaves, for lengths of new trees
     fold : goes over the sites, prepared
-    weight : float, how many sites these are
+    sample : the sites
+    rng : of the bootstrap of sites by which new edges get a support; None for none
     """
-    moves = 0
+    moves, weight = 0, sample.weight
     for _ in range(_ROUNDS):
         em_fit = em(fold, family, state, max_iter=_STEPS, accelerate=False, prepared=True)
         state, value = em_fit.state, em_fit.log_likelihood
@@ -70,7 +79,39 @@ def interchange_by_likelihood(
         lengths = fitted_lengths(together.tree, affinity)
         state = replace(together, tree=replace(together.tree, length=lengths))
         moves += count
+    if moves and rng is not None:
+        state = replace(state, tree=_supported(state, fold, family, sample, rng))
     return state, moves
+
+
+def _supported(
+    state: TreeState,
+    fold: Fold[TreeState],
+    family: TreeFamily,
+    sample: Batch,
+    rng: np.random.Generator,
+) -> Tree:
+    """The tree with a support of new edges, by a bootstrap of the likelihoods of sites.
+
+    It is the fraction of resamples in which the tree stays likelier than with an interchange, a few
+    steps of EM over all sites behind each.
+    """
+    units, support = family.prepare(sample), state.tree.support.copy()
+    counts = rng.poisson(units.weights, (RESAMPLES, len(units)))
+
+    def site_logs(tree: Tree) -> Array:
+        tried = replace(state, tree=tree)
+        found = em(fold, family, tried, max_iter=_STEPS, accelerate=False, prepared=True).state
+        logs: Array = evaluate(found, units.rows, units.weights)["logs"]
+        return logs
+
+    own = site_logs(state.tree)
+    for v in _undecided(state.tree):
+        if np.isnan(support[v]):
+            others = [site_logs(tree) for tree in _neighbours(state.tree, v)]
+            values = counts @ np.column_stack([own, *others])
+            support[v] = (np.argmax(values, axis=1) == 0).mean()
+    return replace(state.tree, support=support)
 
 
 def _best_subtree_move(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -19,10 +19,12 @@ from latensor.models.trees.affinity import (
     fitted_lengths,
     leaf_signs,
     logdet_affinity,
+    refuse_constant,
 )
 from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
+from latensor.models.trees.gaussian_search import interchange_by_correlations
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
 from latensor.models.trees.rate_search import interchange_under_rates
 from latensor.models.trees.rates import common_rates, shape_of
@@ -90,7 +92,7 @@ class CategoricalTreeModel(Model[TreeState]):
             known = logdet_affinity(tables, self.n_states) if again else like
             resampled: Affinity = like.rates.affinity(known, tables)
             return resampled
-        found = logdet_affinity(tables, self.n_states)
+        found = logdet_affinity(tables, self.n_states, self.names)
         if like is not None or self.n_states < self.n_symbols:
             return found
         rates = common_rates(tables, found)
@@ -98,7 +100,7 @@ class CategoricalTreeModel(Model[TreeState]):
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         _check_leaves(len(self.names))
-        pairs, tree = surveyed(self, run, PairTables(self.n_symbols), streaming)
+        pairs, tree, _ = surveyed(self, run, PairTables(self.n_symbols), streaming)
         views = views_of(tree, tree.distances(), self.n_symbols)
         return _frame(pairs, {"tree": tree, "views": views})
 
@@ -110,7 +112,7 @@ class CategoricalTreeModel(Model[TreeState]):
 
     def read_off(self, frame: Frame, moments: Joint, rng: np.random.Generator) -> Answer[TreeState]:
         affinity = self.affinity(moments["pairs"])
-        return self._read(frame, moments, affinity, tree_of(self, frame, moments, affinity))
+        return self._read(frame, moments, affinity, tree_of(self, frame, moments, affinity)[0])
 
     def read_near(
         self, frame: Frame, moments: Joint, rng: np.random.Generator, state: TreeState
@@ -152,7 +154,7 @@ class CategoricalTreeModel(Model[TreeState]):
         return self.row_limit
 
     def search(self, frame: Frame, search_: Search[TreeState]) -> Start[TreeState]:
-        starts, n_moves = self._likelier_starts(search_.evidence, search_.sample)
+        starts, n_moves = self._likelier_starts(search_.evidence, search_.sample, search_.rng)
         centre, common = starts["lengths"], search_.evidence["common_names"]
         if common:
             shrinkage = self._shrinkage(search_, centre)
@@ -180,13 +182,14 @@ class CategoricalTreeModel(Model[TreeState]):
                 search_.evidence["affinity"],
                 search_.fold,
                 TreeFamily(self.n_symbols),
-                search_.sample.weight,
+                search_.sample,
+                search_.rng if self.support is not None else None,
             )
             n_moves += more
         return Start(state, names[best], n_moves, evidence)
 
     def _likelier_starts(
-        self, evidence: Mapping[str, Any], sample: Batch
+        self, evidence: Mapping[str, Any], sample: Batch, rng: np.random.Generator
     ) -> tuple[Mapping[str, TreeState], int]:
         """States to start from, on a tree after interchanges under the rate matrix of all pairs.
 
@@ -199,7 +202,11 @@ class CategoricalTreeModel(Model[TreeState]):
         if not (free and whole) or affinity.rates is None:
             return starts, 0
         tree, n_moves = interchange_under_rates(
-            tree, sample.rows, sample.weights, affinity.rates.matrix
+            tree,
+            sample.rows,
+            sample.weights,
+            affinity.rates.matrix,
+            rng if np.isfinite(tree.support).any() else None,
         )
         if not n_moves:
             return starts, 0
@@ -236,7 +243,7 @@ class CategoricalTreeModel(Model[TreeState]):
     ) -> Answer[TreeState] | None:
         """EM on the sample at hand, where all tables give another tree than the pilot's."""
         at, units = sums["statistics"], sums["sample"].units
-        centre = self._likelier_starts(answer.evidence, units)[0]["lengths"]
+        centre = self._likelier_starts(answer.evidence, units, run.rng("support"))[0]["lengths"]
         if set(centre.tree.splits()) == set(at.state.tree.splits()):
             return None
         family = at.family
@@ -279,6 +286,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
     """The settings of a tree of measurements: all that EM needs are second moments."""
 
     topology: str
+    interchange: str
     support: str | None
     collapse: float | None
     names: tuple[str, ...]
@@ -290,7 +298,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
     def affinity(self, moments: Any, like: Affinity | None = None) -> Affinity:
         """Absolute correlations."""
         _, covariance, weight = joined(moments).finalize()
-        return correlation_affinity(correlations_of(covariance), weight)
+        return correlation_affinity(correlations_of(covariance, self.names), weight)
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         _check_leaves(len(self.names))
@@ -298,8 +306,8 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         with np.errstate(over="ignore", invalid="ignore"):
             centre = head.rows.astype(np.float64).mean(axis=0)
         start = LeafMoments(centre)
-        pairs, tree = surveyed(self, run, start, streaming)
-        return _frame(pairs, {"tree": tree, "centre": centre})
+        pairs, tree, n_moves = surveyed(self, run, start, streaming)
+        return _frame(pairs, {"tree": tree, "centre": centre, "n_moves": n_moves})
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         return {"pairs": grouped_as(frame, LeafMoments(frame["centre"]))}
@@ -308,7 +316,8 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         self, frame: Frame, moments: Joint, rng: np.random.Generator
     ) -> Answer[GaussianTreeState]:
         affinity = self.affinity(moments["pairs"])
-        return self._read(moments, affinity, tree_of(self, frame, moments, affinity))
+        tree, n_moves = tree_of(self, frame, moments, affinity)
+        return replace(self._read(moments, affinity, tree), n_moves=n_moves)
 
     def read_near(
         self, frame: Frame, moments: Joint, rng: np.random.Generator, state: GaussianTreeState
@@ -325,13 +334,7 @@ class GaussianTreeModel(Model[GaussianTreeState]):
     ) -> Answer[GaussianTreeState]:
         mean, covariance, weight = joined(moments["pairs"]).finalize()
         observed = correlations_of(covariance)
-        tree = replace(tree, length=fitted_lengths(tree, affinity))
-        size = np.minimum(np.exp(-tree.length), 1 - 1e-6)
-        n = tree.n_observed
-        size[:n] *= leaf_signs(observed)
-        size[tree.root] = 0.0
-        deviation = np.sqrt(np.diag(covariance))
-        state = GaussianTreeState(tree, size, mean, deviation)
+        state = self._started(tree, affinity, mean, covariance)
         if near is not None:
             state = replace(state, correlation=near.correlation)
         plain = not isinstance(self.refine, str)
@@ -347,6 +350,27 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         return Answer(
             state, evidence, n_iter=n_iter, converged=converged, start="lengths", history=history
         )
+
+    def _started(
+        self, tree: Tree, affinity: Affinity, mean: Array, covariance: Array
+    ) -> GaussianTreeState:
+        """Correlations along the edges by the lengths of the tree."""
+        tree = replace(tree, length=fitted_lengths(tree, affinity))
+        size = np.minimum(np.exp(-tree.length), 1 - 1e-6)
+        size[: tree.n_observed] *= leaf_signs(correlations_of(covariance))
+        size[tree.root] = 0.0
+        return GaussianTreeState(tree, size, mean, np.sqrt(np.diag(covariance)))
+
+    def likelier_tree(self, tree: Tree, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
+        """The tree after interchanges by the likelihood, and how many."""
+        free = self.topology == "auto" and self.interchange != "distance" and self.collapse is None
+        if not free:
+            return tree, 0
+        mean, covariance, weight = joined(pairs).finalize()
+        state = self._started(tree, affinity, mean, covariance)
+        family = GaussianTreeFamily(correlations_of(covariance), weight)
+        tree, n_moves = interchange_by_correlations(state, family)
+        return replace(tree, length=fitted_lengths(tree, affinity)), n_moves
 
     def order(self, frame: Frame, state: GaussianTreeState) -> Array:
         return np.arange(len(state.tree))
@@ -403,39 +427,49 @@ def affinities(
     return found
 
 
-def found_tree(model: TreeModel, pairs: Any, affinity: Affinity) -> Tree:
-    """The tree of all pairs, without inner edges that may be noise where that is asked for."""
+def found_tree(model: TreeModel, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
+    """The tree of all pairs, and how many interchanges their likelihood asked for.
+
+    Inner edges that may be noise are taken out where that is asked for.
+    """
     tree = find_topology(model.topology, affinity, model.names)
+    if isinstance(model, GaussianTreeModel):
+        tree, n_moves = model.likelier_tree(tree, pairs, affinity)
+    else:
+        n_moves = 0
     if model.collapse is None or not isinstance(pairs, Grouped):
-        return tree
+        return tree, n_moves
     count = sum(g.sums is not None for g in pairs.groups)
     left_out = affinities(model, pairs, 1 - np.eye(count), affinity)
     tree = collapse_edges(tree, affinity, left_out, model.collapse)
-    return replace(tree, length=fitted_lengths(tree, affinity))
+    return replace(tree, length=fitted_lengths(tree, affinity)), n_moves
 
 
-def tree_of(model: TreeModel, frame: Frame, moments: Joint, affinity: Affinity) -> Tree:
-    """The tree of all data: that of the frame, unless a stream has seen enough to change it."""
+def tree_of(model: TreeModel, frame: Frame, moments: Joint, affinity: Affinity) -> tuple[Tree, int]:
+    """The tree of all data: that of the frame, unless a stream has seen enough to change it.
+
+    With it the number of interchanges that its likelihood asked for.
+    """
     known: Tree = frame["tree"]
     if frame.pilot is None and joined(moments["pairs"]).seen()["weight"] == frame.n_units:
-        return known
-    fresh = found_tree(model, moments["pairs"], affinity)
+        return known, int(frame.values.get("n_moves", 0))
+    fresh, n_moves = found_tree(model, moments["pairs"], affinity)
     if set(fresh.splits()) == set(known.splits()):
-        return replace(known, length=fitted_lengths(known, affinity))
-    return fresh
+        return replace(known, length=fitted_lengths(known, affinity)), n_moves
+    return fresh, n_moves
 
 
-def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[Any, Tree]:
-    """Sums over all pairs, and the tree with the support of its edges, in one pass."""
+def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[Any, Tree, int]:
+    """Sums over all pairs, the tree with the support of its edges, and `found_tree`'s count."""
     n = len(model.names)
     supported = model.support is not None and not streaming and n > 3
     if not supported and (model.collapse is None or n < 4):
         pairs = run.fold("pairs", start)
-        return pairs, found_tree(model, pairs, model.affinity(pairs))
+        return pairs, *found_tree(model, pairs, model.affinity(pairs))
     entries = (n * getattr(model, "n_symbols", 1)) ** 2
     pairs = run.fold("pairs", Grouped.of(start, group_count(entries), run.seed))
     affinity = model.affinity(pairs)
-    tree = found_tree(model, pairs, affinity)
+    tree, n_moves = found_tree(model, pairs, affinity)
     count = sum(g.sums is not None for g in pairs.groups)
     if supported and count > 1:
         draws = affinities(model, pairs, resample_counts(count, run.rng("support")), affinity)
@@ -446,7 +480,7 @@ def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[A
 
             support = measured_support(tree, draws, str(model.support), rebuilt)
             tree = replace(tree, support=support)
-    return pairs if model.collapse is not None else joined(pairs), tree
+    return pairs if model.collapse is not None else joined(pairs), tree, n_moves
 
 
 def shrunk(state: TreeState, centre: TreeState, pseudo_count: float) -> TreeState:
@@ -481,15 +515,10 @@ def _marginals(state: TreeState) -> TreeState:
     return replace(state, tables=tables)
 
 
-def correlations_of(covariance: Array) -> Array:
-    """Correlations; constant leaves and leaves that are copies are refused."""
+def correlations_of(covariance: Array, names: Sequence[object] | None = None) -> Array:
+    """Correlations; constant leaves are refused."""
     variances = np.diag(covariance)
-    constant = np.flatnonzero(variances <= 0)
-    if len(constant):
-        raise NotIdentifiableError(
-            f"columns {', '.join(map(str, constant[:8]))} of X are constant: a leaf that never "
-            "varies says nothing about the tree; leave it out"
-        )
+    refuse_constant(variances <= 0, names)
     scale = np.sqrt(variances)
     found: Array = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
     np.fill_diagonal(found, 1.0)

@@ -11,6 +11,7 @@ import scipy
 from latensor.arrays import Array
 from latensor.models.trees._rate_kernels import along_edge, leaf_spectrum, quartet, sweep
 from latensor.models.trees.rates import RateMatrix
+from latensor.models.trees.structure import RESAMPLES
 from latensor.sources.tree import Tree
 
 # Classes of equal probability that stand for a gamma distribution of rates.
@@ -23,10 +24,16 @@ _ROUNDS = 20
 _NEAR = 5.0
 # Log-likelihood that an interchange must gain: less is left open by lengths that still move.
 _WORTH = 0.1
+# The other two trees of four parts and the edge between them.
+_INTERCHANGES = ([0, 2, 1, 3, 4], [2, 1, 0, 3, 4])
 
 
 def interchange_under_rates(
-    tree: Tree, codes: Array, weights: Array, matrix: RateMatrix
+    tree: Tree,
+    codes: Array,
+    weights: Array,
+    matrix: RateMatrix,
+    rng: np.random.Generator | None = None,
 ) -> tuple[Tree, int]:
     """A binary tree after interchanges of neighbours that raise its likelihood, and how many.
 
@@ -40,13 +47,14 @@ def interchange_under_rates(
     codes : (S, n) symbols, -1 where missing
     weights : (S,)
     matrix : RateMatrix of all edges
+    rng : of the bootstrap of sites by which new edges get a support; None for none
     """
     size = len(classes_of(matrix.shape)) * len(matrix.rates)
     if tree.n_observed < 4 or tree.n_hidden * size * len(codes) > _ENTRIES:
         return tree, 0
     partials = _Partials(codes, weights, matrix)
     lengths = np.maximum(tree.length, 1e-4)
-    value = partials.go_round(tree, lengths, times=2)
+    value = partials.go_round(tree, lengths)
     moves, active = 0, set(range(tree.n_observed, len(tree)))
     for _ in range(_ROUNDS):
         gains = _gains(partials, tree, lengths, active)
@@ -65,6 +73,9 @@ def interchange_under_rates(
         active = {v for v in range(len(tree)) if tried.parent[v] != tree.parent[v]}
         active |= {int(tried.parent[v]) for v in active}
         tree, lengths, value, moves = tried, moved, better, moves + len(chosen)
+    if moves and rng is not None:
+        partials.go_round(tree, lengths)
+        tree = replace(tree, support=_supported(partials, tree, lengths, rng))
     return tree, moves
 
 
@@ -158,6 +169,11 @@ class _Partials:
             near = tuple(self.rooms[2])
         return float(quartet(ends, near, lengths, *self.spectral, rounds, self.rooms[3]))
 
+    def site_logs(self, length: float) -> Array:
+        """Log-likelihoods (S,) of the quartet that was fitted last, given its inner length."""
+        before, decays = self.rooms[3][2], self.spectral[3]
+        return np.log(np.maximum(np.exp(-decays * length) @ before, np.finfo(float).tiny))
+
 
 def tour(tree: Tree) -> tuple[Array, Array]:
     """The way round a tree, v where a node is entered and ~v where it is left; neighbours (N, 3).
@@ -187,22 +203,19 @@ def _gains(partials: _Partials, tree: Tree, lengths: Array, active: set[int]) ->
         u = int(tree.parent[v])
         if u < 0 or not active & {v, u, *children[v]}:
             continue
-        a, b = children[v]
-        c, *more = (w for w in children[u] if w != v)
-        # The fourth part is a third child of the root, or all that is above u.
-        nodes = np.array([a, b, c, more[0] if more else u, v])
-        parts = [
-            partials.part(place, int(w), lengths, above=place == 3 and not more)
-            for place, w in enumerate(nodes[:4])
-        ]
-        now, best = partials.quartet(parts, lengths[nodes], 0), None
-        for order in ([0, 2, 1, 3, 4], [2, 1, 0, 3, 4]):
+        nodes, parts = _around(partials, tree, children, lengths, v)
+        now, own_best, best = partials.quartet(parts, lengths[nodes], 0), -np.inf, None
+        for order in _INTERCHANGES:
             tried, own = lengths[nodes[order]], [parts[i] for i in order[:4]]
             if partials.quartet(own, tried, 0) < now - _NEAR:
                 continue
-            gain = partials.quartet(own, tried, 2) - now
+            if np.isinf(own_best):
+                # Lengths still move: those of this tree are given the same steps.
+                own_best = partials.quartet(parts, lengths[nodes], 2)
+            gain = partials.quartet(own, tried, 2) - own_best
             if gain > (_WORTH if best is None else best.gain):
-                best = _Gain(gain, v, int(nodes[1 if order[0] == 0 else 0]), c, nodes[order], tried)
+                child, sibling = int(nodes[1 if order[0] == 0 else 0]), int(nodes[2])
+                best = _Gain(gain, v, child, sibling, nodes[order], tried)
         if best is not None:
             found.append(best)
     found.sort(key=lambda each: (-each.gain, each.v))
@@ -214,6 +227,46 @@ def _gains(partials: _Partials, tree: Tree, lengths: Array, active: set[int]) ->
             used |= touched
             apart.append(each)
     return apart
+
+
+def _around(
+    partials: _Partials, tree: Tree, children: list[list[int]], lengths: Array, v: int
+) -> tuple[Array, list[Any]]:
+    """The nodes (5,) below the edges of the quartet around the edge above v, that edge last.
+
+    Two children of v come first, then a sibling and a third child of the root, or all that is
+    above the parent of v; with their spectra and likelihoods.
+    """
+    u = int(tree.parent[v])
+    siblings = [w for w in children[u] if w != v]
+    above = len(siblings) == 1
+    nodes = np.array([*children[v], *siblings, *([u] if above else []), v])
+    parts = [
+        partials.part(place, int(w), lengths, above=place == 3 and above)
+        for place, w in enumerate(nodes[:4])
+    ]
+    return nodes, parts
+
+
+def _supported(partials: _Partials, tree: Tree, lengths: Array, rng: np.random.Generator) -> Array:
+    """The support (N,), of edges that have none by a bootstrap of the likelihoods of sites.
+
+    It is the fraction of resamples in which a quartet stays likelier than both of its interchanges,
+    whose lengths are the best of all sites.
+    """
+    support, children = tree.support.copy(), tree.children()
+    counts = rng.poisson(partials.spectral[0], (RESAMPLES, partials.codes.shape[1]))
+    for v in tree.splits().values():
+        if not np.isnan(support[v]):
+            continue
+        nodes, parts = _around(partials, tree, children, lengths, v)
+        logs = []
+        for order in ([0, 1, 2, 3, 4], *_INTERCHANGES):
+            tried = lengths[nodes[order]]
+            partials.quartet([parts[i] for i in order[:4]], tried, 2)
+            logs.append(partials.site_logs(tried[4]))
+        support[v] = (np.argmax(counts @ np.column_stack(logs), axis=1) == 0).mean()
+    return support
 
 
 def _applied(tree: Tree, gains: list[_Gain]) -> Tree:

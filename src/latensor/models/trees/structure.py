@@ -22,7 +22,7 @@ from latensor.sources.tree import Tree
 # Numbers that the tables of all groups of sites may hold: 256 MB.
 _GROUP_ENTRIES = 2**25
 _GROUPS = (8, 40)
-_RESAMPLES = 100
+RESAMPLES = 100
 
 
 def find_topology(method: str, affinity: Affinity, names: Sequence[str]) -> Tree:
@@ -95,4 +95,4 @@ def _is_preferred(here: list[int], there: list[int], means: Array) -> bool:
 
 def resample_counts(n_groups: int, rng: np.random.Generator) -> Any:
     """How often each group counts in every resample (r, g)."""
-    return rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=_RESAMPLES)
+    return rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=RESAMPLES)

@@ -36,9 +36,14 @@ class PairTables(Sums):
                 "n_symbols"
             )
         shown = (codes[:, :, None] == np.arange(d, dtype=codes.dtype)).reshape(len(codes), -1)
-        indicators = shown.astype(np.float64)
-        weighted = indicators * batch.weights[:, None]
-        return {"weight": batch.weight, "tables": weighted.T @ indicators}
+        if len(codes) < 2**24 and np.ptp(batch.weights) == 0:
+            # Counts up to 2^24 are exact in single precision, and one half of a square is enough.
+            halves = shown.astype(np.float32)
+            tables = (halves.T @ halves).astype(np.float64) * batch.weights[0]
+        else:
+            indicators = shown.astype(np.float64)
+            tables = (indicators * batch.weights[:, None]).T @ indicators
+        return {"weight": batch.weight, "tables": tables}
 
     def finalize(self) -> PairProbabilities:
         """Tables (n, n, d, d) of probabilities, each of the sites that both leaves have."""

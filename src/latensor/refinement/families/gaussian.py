@@ -37,15 +37,9 @@ from latensor.refinement.family import Family
 from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
-# Up to so many features their products are cheaper than Cholesky factors, even made anew in every
-# pass; beyond, where they are held and there are d / 5 components (0.9 against 1.7 microseconds
-# per row at d 20, k 10; 5.5 against 7.4 at d 50, k 20; 3.8 against 1.9 at d 50, k 5).
-_PRODUCTS_ANEW = 10
-_COMPONENTS_PER_FEATURE = 0.2
-# Bytes of products that are held.
-_MOST_HELD = 200_000_000
-# Rows of the sample that is held.
-_MOST_ROWS = 20_000
+# Up to so many features their products are cheaper than Cholesky factors (0.9 against 1.7
+# microseconds per row at d 20, k 10; 3.8 against 1.9 at d 50, k 5).
+_FEW_FEATURES = 20
 # A component never loses all its weight: it could not come back.
 _SMALLEST_WEIGHT = 1e-10
 # Logarithms of standard deviations move at most this far from the last step when it is
@@ -94,8 +88,6 @@ class GaussianFamily(Family[MixtureState]):
         reg_covar: float,
         *,
         missing: bool = False,
-        count: int = 1,
-        n_rows: float = 0.0,
         common: bool = False,
     ) -> GaussianFamily:
         """The family in coordinates in which data of this mean and covariance are standardized.
@@ -110,15 +102,10 @@ class GaussianFamily(Family[MixtureState]):
             for diag and spherical, and where entries are missing
         reg_covar : float, added to all variances
         missing : bool, whether entries may be unobserved
-        count, n_rows : components and rows, which decide what is cheaper
         common : bool, whether all spherical components share one variance
         """
         width = len(mean)
-        size = 8 * min(n_rows, _MOST_ROWS) * (width + 1) * (width + 2) / 2
-        products = covariance_type == FULL and (
-            width <= _PRODUCTS_ANEW
-            or (count >= _COMPONENTS_PER_FEATURE * width and size <= _MOST_HELD)
-        )
+        products = covariance_type == FULL and width <= _FEW_FEATURES
         variances = np.maximum(np.diag(covariance), 0.0)
         # What equal entries vary by.
         rounding = np.maximum((16 * _EPS * np.asarray(mean)) ** 2, _SMALLEST_VARIANCE)
@@ -130,8 +117,7 @@ class GaussianFamily(Family[MixtureState]):
         # Each feature has a unit of its own: one that varies little is not rounding of others.
         units = np.sqrt(np.where(variances > rounding, variances, 1.0))
         if covariance_type == DIAG or missing:
-            found = GaussianFamily.scaled(covariance_type, mean, units, reg_covar)
-            return replace(found, products=products)
+            return GaussianFamily.scaled(covariance_type, mean, units, reg_covar)
         values, vectors = np.linalg.eigh(covariance / units / units[:, None])
         turned = vectors / np.sqrt(np.maximum(values, width * _EPS))
         floors = (turned.T * _added(units, reg_covar)) @ turned + _ROUNDING * np.eye(width)
@@ -149,7 +135,7 @@ class GaussianFamily(Family[MixtureState]):
         reg_covar, common : as in `of`
         """
         floors: Any = np.maximum(_added(units, reg_covar), _ROUNDING)
-        products = covariance_type == FULL and len(units) <= _PRODUCTS_ANEW
+        products = covariance_type == FULL and len(units) <= _FEW_FEATURES
         if covariance_type == SPHERICAL:
             floors = float(floors.min())
         elif covariance_type != DIAG:

@@ -59,15 +59,11 @@ def expected_counts(
     alpha: Any,
     word_prior: Any,
     left_out: Any,
-    momentum: Any,
     steps: int,
     mixtures: Any,
-    before: Any,
-    first: int,
-    last: int,
     out: Any,
-) -> None:
-    """Leave-one-out fixed point of documents first..last-1, and the counts of words it expects.
+) -> float:
+    """Leave-one-out fixed point of documents, and the counts of words it expects.
 
     For a word v of a document with expected topic counts c, with N the table (the prior b added)
     and S its column sums, the plain responsibility g^ ~ N_vj / S_j (c_j + a_j) is what the token
@@ -79,8 +75,11 @@ def expected_counts(
     weights : (n,) how many times each document counts in `out`
     table, out : (V, w); `out` is added to
     inverse, alpha : (w,) 1 / S and a, zero beyond the topics
-    momentum : the documents start from c + momentum (c - previous c)
-    mixtures, before : (n, w) c after the last pass and the one before; both overwritten
+    mixtures : (n, w) c where the documents start from
+
+    Returns
+    -------
+    the log-likelihood of the words, each predicted from all others
     """
     width = table.shape[1]
     zero = table.dtype.type(0)
@@ -90,18 +89,22 @@ def expected_counts(
     fraction = np.empty(width, table.dtype)
     fresh = np.empty(width, table.dtype)
     last_step = np.empty(width, table.dtype)
+    likelihood, least_total = 0.0, zero
     for j in range(width):
         lowest[j] = alpha[j] * inverse[j]
-    for d in range(first, last):
-        current = mixtures[d]
-        previous = before[d]
+    for j in range(width):
+        least_total += alpha[j]
+    for d in range(len(starts) - 1):
         weight = weights[d]
+        length = zero
+        for i in range(starts[d], starts[d + 1]):
+            length += counts[i]
+        lift = 1.0 / max(length + least_total - one, least_total)
+        logs = 0.0
         for j in range(width):
-            fresh[j] = current[j]
-            last_step[j] = previous[j]
-            previous[j] = current[j]
+            fresh[j] = last_step[j] = mixtures[d, j]
         for step in range(steps):
-            speed = momentum if step == 0 else table.dtype.type(_AHEAD if step > 1 else 0.0)
+            speed = table.dtype.type(_AHEAD if step > 1 else 0.0)
             for j in range(width):
                 ahead = max(fresh[j] + speed * (fresh[j] - last_step[j]), zero)
                 total[j] = (ahead + alpha[j]) * inverse[j]
@@ -125,6 +128,7 @@ def expected_counts(
                     norm += fraction[j]
                 scale = counts[i] / norm
                 if final:
+                    logs += counts[i] * np.log(np.float64(norm) * lift)
                     target = out[words[i]]
                     for j in range(width):
                         x = fraction[j] * scale
@@ -133,8 +137,8 @@ def expected_counts(
                 else:
                     for j in range(width):
                         fresh[j] += fraction[j] * scale
-        for j in range(width):
-            current[j] = fresh[j]
+        likelihood += weight * logs
+    return likelihood
 
 
 @compiled(_VECTOR)

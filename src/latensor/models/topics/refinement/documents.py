@@ -74,12 +74,10 @@ class Documents:
         """The number of tokens, each document counted by its weight."""
         return float(self.lengths @ self.weights.astype(np.float64))
 
-    def amounts(self, start: int, stop: int) -> Any:
-        """The counts of the words of documents start..stop-1, each times its document's weight."""
-        edges = self.starts[start : stop + 1]
-        return self.counts[edges[0] : edges[-1]] * np.repeat(
-            self.weights[start:stop], np.diff(edges)
-        )
+    @property
+    def amounts(self) -> Any:
+        """(nnz,) the counts of the words, each times its document's weight."""
+        return self.counts * np.repeat(self.weights, np.diff(self.starts))
 
     def take(self, order: Any) -> Documents:
         """The documents at the places (m,) of `order`, in that order."""
@@ -122,18 +120,16 @@ class Documents:
         draw_tokens(self.starts, self.words, self.counts, self.keys(seed), sizes, out)
         return out
 
-    def parts(
-        self, most: int = _MOST_PARTS, start: int = 0, stop: int | None = None
-    ) -> list[tuple[int, int]]:
-        """Runs of documents start..stop-1 of about equal work, by sizes and never by threads."""
-        stop = len(self) if stop is None else stop
-        begin, end = int(self.starts[start]), int(self.starts[stop])
-        count = min(max((end - begin) // _SMALLEST_PART, 1), most, max(stop - start, 1))
+    def parts(self, most: int = _MOST_PARTS) -> list[tuple[int, int]]:
+        """Runs of documents of about equal work, by sizes and never by threads."""
+        stop = len(self)
+        begin, end = int(self.starts[0]), int(self.starts[stop])
+        count = min(max((end - begin) // _SMALLEST_PART, 1), most, max(stop, 1))
         if count == 1:
-            return [(start, stop)] if stop > start else []
+            return [(0, stop)] if stop else []
         wanted = begin + (end - begin) * np.arange(1, count) / count
-        inner = start + np.searchsorted(self.starts[start:stop], wanted)
-        edges = np.unique(np.concatenate([[start], inner, [stop]]))
+        inner = np.searchsorted(self.starts[:stop], wanted)
+        edges = np.unique(np.concatenate([[0], inner, [stop]]))
         return [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
 
 

@@ -20,9 +20,6 @@ from latensor.models.topics.refinement.documents import (
 # A step that moves less than this fraction of a half document changes its score by less than 1e-4.
 _MAX_ITER = 100
 _TOLERANCE = 1e-3
-# Steps for the mixtures of a held-out slice: far from converged costs nothing in comparing passes.
-_FIRST_STEPS = 20
-_NEXT_STEPS = 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,50 +131,3 @@ def log_likelihoods(
 
     workers.run(score, documents.parts())
     return out
-
-
-class HeldOutSlice:
-    """Documents kept from training, to see whether a change of the topics is for the better.
-
-    Parameters
-    ----------
-    documents : Documents, none of them trained on
-    prior : (k,) of the mixtures
-    seed : int, chooses the halves
-    """
-
-    def __init__(self, documents: Documents, prior: Any, seed: int) -> None:
-        self._prior = prior
-        self._known, self._scored = halves(documents, seed)
-        self._tokens = self._scored.n_tokens
-        self._expected: Any = None
-
-    @property
-    def n_tokens(self) -> float:
-        """The number of tokens that are scored."""
-        return float(self._tokens)
-
-    def forget(self) -> None:
-        """Start the next mixtures anew, for topics that have nothing to do with the last."""
-        self._expected = None
-
-    def perplexity(self, table: Any, workers: Workers) -> float:
-        """Of the second halves under a (V, w) table of probabilities, mixtures from the first.
-
-        The mixtures go on from those of the last call, as the topics change little from one to
-        the next.
-        """
-        first = self._expected is None
-        self._expected = expected_topic_counts(
-            self._known,
-            table,
-            self._prior,
-            _FIRST_STEPS if first else _NEXT_STEPS,
-            0.0,
-            workers,
-            self._expected,
-        )
-        scores = log_likelihoods(self._scored, table, self._prior, self._expected, workers)
-        weights = self._scored.weights.astype(np.float64)
-        with np.errstate(over="ignore"):
-            return float(np.exp(-float(scores @ weights) / self._tokens))

@@ -44,7 +44,7 @@ class MarginalLikelihood:
         documents = ascending(Documents.of(rows, np.float32, weights))
         sizes = np.minimum(documents.lengths, _MOST_TOKENS).astype(np.int64)
         documents = documents.with_counts(documents.drawn(sizes, seed))
-        self._documents = distinct(documents, seed)[0]
+        self._documents = distinct(documents, seed)
         self._keys, self._n_threads = self._documents.keys(seed), n_threads
 
     def __call__(self, topics: Array, alpha: Array) -> Array:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,8 @@ _LARGE = 2_000_000
 # Rows are padded to whole vectors only: at k = 20 and 50 passes take a tenth less time than with
 # whole lines of the cache, and the fractions a fourth and an eighth less memory.
 _LANES = 8
+# A document's mixture starts even: the second step sees what the first has found.
+_FIRST_STEPS = 2
 
 
 class WordFractions:
@@ -36,7 +39,6 @@ class WordFractions:
     word_prior : float, b
     left_out : float, the part of its own fraction that a word's count is judged without
     workers : Workers
-    n_counted : int, documents from here on have no weight
     """
 
     def __init__(
@@ -46,9 +48,8 @@ class WordFractions:
         word_prior: float,
         left_out: float,
         workers: Workers,
-        n_counted: int,
     ) -> None:
-        self._documents, self._workers, self._n_counted = documents, workers, n_counted
+        self._documents, self._workers = documents, workers
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
         self.width = table_width(self.n_topics)
@@ -58,21 +59,15 @@ class WordFractions:
         self._fractions = np.zeros((documents.n_nonzeros, self.width), dtype)
         self.table = np.zeros((documents.n_features, self.width), dtype)
         self.table[:, : self.n_topics] = self._word_prior
-        self._limits = _word_limits(documents, n_counted)
+        self._limits = _word_limits(documents)
         self._edges = _group_edges(documents, self._limits)
 
-    def forget(self) -> None:
-        """Count no document."""
-        self.table[...] = 0
-        self.table[:, : self.n_topics] = self._word_prior
-
-    def begin(self, topics: Any, steps: int, start: int, stop: int) -> None:
-        """Put documents start..stop-1 on topics (V, w), by so many steps, and count their words."""
+    def begin(self, topics: Any) -> None:
+        """Put documents on topics (V, w), and count their words."""
         from latensor.models.topics.refinement.word_by_word._kernels import first_fractions
 
         documents = self._documents
-        even = documents.lengths[start:stop, None] / self.n_topics
-        self.mixtures[start:stop, : self.n_topics] = even
+        self.mixtures[:, : self.n_topics] = documents.lengths[:, None] / self.n_topics
 
         def begin(first: int, last: int) -> None:
             first_fractions(
@@ -81,26 +76,21 @@ class WordFractions:
                 documents.counts,
                 topics,
                 self._alpha,
-                steps,
+                _FIRST_STEPS,
                 first,
                 last,
                 self.mixtures,
                 self._fractions,
             )
 
-        self._workers.run(begin, documents.parts(start=start, stop=stop))
-
-        entries = slice(documents.starts[start], documents.starts[stop])
-        words = documents.words[entries]
-        amounts = documents.amounts(start, stop)
+        self._workers.run(begin, documents.parts())
         # A column for every word of every document, with one entry: no loop to compile.
-        counted = scipy.sparse.csc_array(
-            (amounts, words, np.arange(len(words) + 1)), shape=(len(self.table), len(words))
-        )
-        self.table += counted @ self._fractions[entries]
+        entries = (documents.amounts, documents.words, np.arange(documents.n_nonzeros + 1))
+        counted = scipy.sparse.csc_array(entries, shape=(len(self.table), documents.n_nonzeros))
+        self.table += counted @ self._fractions
 
-    def renew(self, speed: float, stop: int) -> float:
-        """Decide anew on the words of documents 0..stop-1; the part of their tokens that moved.
+    def renew(self, speed: float) -> float:
+        """Decide anew on the words of all documents; their log-likelihood, each from all others.
 
         Parameters
         ----------
@@ -111,8 +101,8 @@ class WordFractions:
         documents = self._documents
         sums = self.sums()
         dtype = self.table.dtype
-        moved = 0.0
-        for tasks in self._rounds(stop):
+        likelihood = 0.0
+        for tasks in self._rounds():
             changes = np.zeros((len(tasks), self.width))
             known = sums.astype(dtype)
 
@@ -141,23 +131,18 @@ class WordFractions:
                 )
 
             numbered = [(*task, number) for number, task in enumerate(tasks)]
-            moved += sum(self._workers.run(renew, numbered))
+            likelihood += sum(self._workers.run(renew, numbered))
             sums = sums + changes.sum(axis=0)
-        return moved
+        return likelihood
 
     def balance(self) -> None:
-        """Scale N and c to the tokens that there are: steps that were cut at zero have added some.
-
-        The words of a document, and the occurrences of a word, are then all on some topic.
-        """
+        """Scale N to the tokens that there are: steps that were cut at zero have added some."""
         documents, k = self._documents, self.n_topics
-        amounts = documents.amounts(0, self._n_counted)
-        words = documents.words[: len(amounts)]
-        totals = np.bincount(words, amounts, minlength=documents.n_features)
+        totals = np.bincount(documents.words, documents.amounts, minlength=documents.n_features)
         table = np.maximum(self.table[:, :k] - self._word_prior, 0)
-        _scale_rows(table, totals)
+        found = table.sum(axis=1, dtype=np.float64)
+        table *= np.divide(totals, found, out=np.zeros(len(found)), where=found > 0)[:, None]
         self.table[:, :k] = table + self._word_prior
-        _scale_rows(self.mixtures, documents.lengths)
 
     def sums(self) -> Any:
         """(w,) float64, column sums of N + b; one beyond the topics."""
@@ -169,10 +154,10 @@ class WordFractions:
         """(V, w) the topics, zero beyond them."""
         return np.maximum(self.table, 0) * (1.0 / self.sums()).astype(self.table.dtype)
 
-    def _rounds(self, stop: int) -> list[list[tuple[int, int, int]]]:
+    def _rounds(self) -> list[list[tuple[int, int, int]]]:
         """For every round the tasks: a range of words, and documents first..last-1."""
         n_groups = len(self._limits) - 1
-        parts = self._documents.parts(n_groups, stop=stop)
+        parts = self._documents.parts(n_groups)
         return [
             [((p + s) % n_groups, first, last) for p, (first, last) in enumerate(parts)]
             for s in range(n_groups)
@@ -192,27 +177,20 @@ def _group_edges(documents: Documents, limits: Any) -> Any:
     return np.searchsorted(documents_of + documents.words, wanted)
 
 
-def _scale_rows(rows: Any, sums: Any) -> None:
-    """Bring the sums of non-negative rows to the given ones, in place."""
-    found = rows.sum(axis=1, dtype=np.float64)
-    rows *= np.divide(sums, found, out=np.zeros(len(found)), where=found > 0)[:, None]
-
-
-def _word_limits(documents: Documents, n_counted: int) -> Any:
+def _word_limits(documents: Documents) -> Any:
     """(q + 1,) where the ranges of words begin, each with about as many entries."""
-    n_entries = int(documents.starts[n_counted])
-    wanted = n_entries // (max(n_counted, 1) * _WORDS_A_VISIT)
+    n_entries = documents.n_nonzeros
+    wanted = n_entries // (max(len(documents), 1) * _WORDS_A_VISIT)
     least = 1 if n_entries < _LARGE else 2
     n_groups = int(np.clip(wanted, least, _GROUPS)) if n_entries >= _SMALLEST else 1
-    counted = documents.words[:n_entries]
-    totals = np.cumsum(np.bincount(counted, minlength=documents.n_features))
+    totals = np.cumsum(np.bincount(documents.words, minlength=documents.n_features))
     inner = np.searchsorted(totals, n_entries * np.arange(1, n_groups) / n_groups)
     limits = np.concatenate([[0], inner, [documents.n_features]])
     return np.maximum.accumulate(limits).astype(np.int64)
 
 
-def distinct(documents: Documents, seed: int) -> tuple[Documents, Any]:
-    """Equal documents put together, in an order by their words, and where each one went (n,).
+def distinct(documents: Documents, seed: int) -> Documents:
+    """Equal documents put together, in an order by their words.
 
     Passes in place depend on the order of the documents: by this one neither the order they came
     in nor whether one was given twice or with a weight of two makes a difference.
@@ -227,17 +205,7 @@ def distinct(documents: Documents, seed: int) -> tuple[Documents, Any]:
     place = np.empty_like(order)
     place[order] = np.cumsum(fresh) - 1
     weights = np.bincount(place, documents.weights, minlength=len(first))
-    taken = documents.take(first)
-    return (
-        Documents(
-            taken.starts,
-            taken.words,
-            taken.counts,
-            weights.astype(documents.weights.dtype),
-            documents.n_features,
-        ),
-        place,
-    )
+    return replace(documents.take(first), weights=weights.astype(documents.weights.dtype))
 
 
 def ascending(documents: Documents) -> Documents:
@@ -247,10 +215,4 @@ def ascending(documents: Documents) -> Documents:
     if not (steps & (np.diff(rows) == 0)).any():
         return documents
     order = np.lexsort((documents.words, rows))
-    return Documents(
-        documents.starts,
-        documents.words[order],
-        documents.counts[order],
-        documents.weights,
-        documents.n_features,
-    )
+    return replace(documents, words=documents.words[order], counts=documents.counts[order])
