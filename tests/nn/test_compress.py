@@ -226,10 +226,11 @@ def test_a_budget_is_spent_on_the_layers_that_need_it():
         ({"loss": "cross_entropy", "error": 0.1, "keep": None}, "error is that of the outputs"),
         ({"loss": "cross_entropy", "model": network()[:3]}, "classes"),
         ({"refine": -1}, "refine=-1"),
+        ({"inputs": images(8)}, "8 inputs cannot span the 40 .* layer '5': give at least 41"),
     ],
 )
 def test_bad_input(change, match):
-    given = {"model": network(), "keep": 0.5, "inputs": images(8), **change}
+    given = {"model": network(), "keep": 0.5, "inputs": images(48), **change}
     with pytest.raises(lt.InvalidInputError, match=match):
         lt.nn.compress(given.pop("model"), given.pop("keep"), **given)
 

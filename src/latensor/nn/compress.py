@@ -38,6 +38,9 @@ _METHODS = ("auto", "low_rank", "svd", "tucker", "cp")
 # How much further off than ranks alone fewer units may be, after refinement, for the time that they
 # save: of the outputs' standard deviation, or in total variation of probabilities (Pinsker).
 _TOLERATED = 0.01
+# Both are refined with one of so many steps, on all inputs but one of so many, before they are
+# compared on those.
+_TRIAL, _HELD_OUT = 4, 5
 
 
 def compress(
@@ -156,6 +159,7 @@ def _compressed(
     known = measure(original, names, batches, loss=loss, labels=labels)
     if all(float(known[name].covariance.trace()) == 0 for name in names):
         raise InvalidInputError("inputs are all the same: nothing tells what a layer needs to keep")
+    _check_seen(original, known)
     low = _low_rank(original, names, given, known, batches, method, fixed_operations)
     found = [low]
     rows: dict[str, Any] = {}
@@ -178,6 +182,19 @@ def _compressed(
     _put_channels_last(small, batches[0][:_EXAMPLE])
     small.report = report_of(original, small, names, reasons, _others(original), rows, batches)
     return small
+
+
+def _check_seen(model: Any, known: dict[str, LayerStatistics]) -> None:
+    """Refuse inputs that do not span the outputs of a layer: it would forget all others."""
+    for name, own in known.items():
+        weight = model.get_submodule(name).weight
+        least = min(len(weight), weight[0].numel())
+        if own.inputs.count <= least:
+            needed = math.floor(least / own.inputs.count * own.n_inputs) + 1
+            raise InvalidInputError(
+                f"{own.n_inputs} inputs cannot span the {least} dimensions of the outputs of layer "
+                f"{name!r}: give at least {needed}, better 2 to 4 times as many, or name it in skip"
+            )
 
 
 def _low_rank(
@@ -227,13 +244,27 @@ def _scaled(
 def _refined(
     found: list[Any], original: Any, names: list[str], batches: list[Any], loss: Any, steps: int
 ) -> Any:
-    """The better of a network of low rank and one that has fewer units too, refined."""
-    for each in found:
-        refine_outputs(each, original, names, batches, loss, steps)
-    if len(found) == 1:
-        return found[0]
-    low, narrower = (distance(each, original, batches, loss) for each in found)
-    return found[1] if narrower <= low + _TOLERATED else found[0]
+    """The better of a network of low rank and one that has fewer units too, refined.
+
+    After some of the steps on some of the inputs the others decide: on inputs of their own fewer
+    units are as close as ranks alone, on others not always.
+    """
+    if len(found) > 1:
+        own, others = _divided(batches)
+        for each in found:
+            refine_outputs(each, original, names, own, loss, -(-steps // _TRIAL))
+        low, narrower = (distance(each, original, others, loss) for each in found)
+        found = found[1:] if narrower <= low + _TOLERATED else found[:1]
+    refine_outputs(found[0], original, names, batches, loss, steps)
+    return found[0]
+
+
+def _divided(batches: list[Any]) -> tuple[list[Any], list[Any]]:
+    """Inputs to refine on, and every fifth to compare on; of too few, all for both."""
+    places = [torch.arange(len(batch)) % _HELD_OUT == 0 for batch in batches]
+    own = [batch[~held] for batch, held in zip(batches, places, strict=True) if not held.all()]
+    others = [batch[held] for batch, held in zip(batches, places, strict=True)]
+    return (own, others) if own else (batches, batches)
 
 
 def _check_loss(loss: Any, error: object, refine: object) -> None:

@@ -114,24 +114,39 @@ def _by_batches(
     scale: float,
     steps: int,
 ) -> None:
-    """Adam, one pass over the inputs for every few steps; batches are drawn anew in each."""
+    """Adam, one pass over the inputs for every few steps; batches are drawn anew in each.
+
+    All parameters, and their gradients, are parts of one vector while it runs, and the rate is one
+    more: with a group of `torch.optim.Adam` for each, its steps took half of the time.
+    """
     generator = torch.Generator().manual_seed(0)
-    rates = [_RATE * float(p.detach().double().square().mean().sqrt()) for p in parameters]
-    groups = [{"params": [p], "lr": r} for p, r in zip(parameters, rates, strict=True) if r > 0]
-    optimizer = torch.optim.Adam(groups)
+    sizes = [p.numel() for p in parameters]
+    theta = torch.cat([p.detach().reshape(-1) for p in parameters])
+    gradient, first, second = (torch.zeros_like(theta) for _ in range(3))
+    scales = [float(p.detach().double().square().mean().sqrt()) for p in parameters]
+    rates = torch.tensor(scales).repeat_interleave(torch.tensor(sizes)).to(theta) * _RATE
+    for p, own, slope in zip(parameters, theta.split(sizes), gradient.split(sizes), strict=True):
+        p.data, p.grad = own.view(p.shape), slope.view(p.shape)
     passes = -(-steps // _STEPS_PER_PASS)
     total = passes * sum(-(-len(batch) // _BATCH) for batch in batches)
-    decay = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.0, total)
+    kept, kept_square = 0.9, 0.999  # of the moments, and 1e-8 below: as in torch.optim.Adam
+    step = 0
     for _ in range(passes):
         drawn = [torch.randperm(len(b), generator=generator).split(_BATCH) for b in batches]
         pairs = [(k, rows) for k, some in enumerate(drawn) for rows in some]
         for j in torch.randperm(len(pairs), generator=generator):
             k, rows = pairs[j]
             rows = rows.to(batches[k].device)
-            optimizer.zero_grad()
+            gradient.zero_()
             (error(batches[k][rows], targets[k][rows]) / scale).backward()
-            optimizer.step()
-            decay.step()
+            first.lerp_(gradient, 1 - kept)
+            second.mul_(kept_square).addcmul_(gradient, gradient, value=1 - kept_square)
+            size = (second / (1 - kept_square ** (step + 1))).sqrt_().add_(1e-8)
+            rate = (1 - step / total) / (1 - kept ** (step + 1))
+            theta.addcdiv_(first * rates, size, value=-rate)
+            step += 1
+    for p in parameters:
+        p.data, p.grad = p.data.clone(), None
 
 
 def _independent(model: Any, batch: Any) -> bool:

@@ -79,9 +79,8 @@ class CPRegressor(CPRank, TensorRegressor):
     are one more mode of W.
 
     The fit starts from the decomposed cross moment E[y X], solves for one factor after the other,
-    then for all at once (Gauss-Newton), with the ridge alpha n s^2 |W|^2, where s^2 is the mean
-    square of an entry of X: ridge regression restricted to low rank, whatever the scale of X and y.
-    Nothing is drawn at random.
+    then for all at once (Newton's steps), with a ridge alpha n s^2 times the squares of all factors
+    (or |W|^2: `penalty`), where s^2 is the mean square of an entry of X. Nothing is random.
 
     Parameters
     ----------

@@ -172,8 +172,10 @@ def _stepped(objective: Objective, before: Descent[W], tol: float) -> Descent[W]
         # component vanishes. Of |W|^2 it hardly has one: some parameters change no weight.
         bent = gram.copy()
         bent[:p, :p] -= now.weights.bending(now.point.pull())
-        factor = factored(bent, damping * mean)
-        gram = gram if factor is None else bent
+        shift = damping
+        while shift <= _DAMPING and (factor := factored(bent, shift * mean)) is None:
+            shift *= _DAMPING_CHANGE
+        gram, damping = (gram, damping) if factor is None else (bent, shift)
     step = _solved(gram, right, damping * mean, factor)
     # What the quadratic model promises of a step that damping hardly shortens.
     promised = 0.5 * float(right @ step + damping * mean * (step @ step))

@@ -199,6 +199,12 @@ class TuckerWeights(LowRank):
         """
         weights = self.balanced()
         core, factors = weights.core, list(weights.factors)
+        if core.ndim == 3 and core.shape[0] == core.shape[1] and core.shape[2] == 1:
+            # Of a matrix, singular values shared evenly among both factors and the core.
+            left, values, right = np.linalg.svd(core[:, :, 0])
+            scale = np.cbrt(values)
+            shared = (factors[0] @ (left * scale), factors[1] @ (right.T * scale))
+            return TuckerWeights(np.diag(scale)[:, :, None], shared)
         roots = [np.eye(f.shape[1]) for f in factors]  # factor k is U_k roots[k]
         for _ in range(_ROUNDS):
             for k, root in enumerate(roots):
