@@ -112,10 +112,10 @@ class RidgePath:
         """The optimum for a strength, or for the one that cross-validation prefers there."""
         if penalty == "factors":
             point = evaluated(self._objective, point.weights, Ridge(0.0, penalty))
-        found = self._followed(point, alpha)
+        found = self._follow(point, alpha)
         return self._strengthened(found) if penalty == "factors" and alpha is None else found
 
-    def _followed(self, point: Fitted[Any], alpha: float | None) -> PathFit:
+    def _follow(self, point: Fitted[Any], alpha: float | None) -> PathFit:
         alphas = ALPHAS if alpha is None else np.array([alpha])
         tried: set[int] = set()
         left, last = self.max_iter, -1
