@@ -124,7 +124,7 @@ def pytest_collection_modifyitems(config, items):
     """Mark as slow all but the first of what takes long, and as long what few changes can break.
 
     slow_tests.txt names the tests and says how. Of the others, JAX, which compiles every shape and
-    dtype anew, is slow from its second parametrization on. Estimators share a base: the first of
+    dtype anew, is slow in its second parametrization and long from its third on. Estimators share a base: the first of
     each file in CONTRACTS meets all of scikit-learn's checks in `make test`, the others one; every
     class does in `make test-slow`, and other settings of it in `make test-long`.
     """
@@ -148,7 +148,7 @@ def pytest_collection_modifyitems(config, items):
             continue
         # Other libraries have a first parametrization of their own.
         if guest is not None and how in (None, "few"):
-            kind, how = f"{name} {guest}", "late" if how == "few" else ""
+            kind, how = f"{name} {guest}", "late" if how == "few" else "few"
         seen = cases.setdefault(kind, [])
         if case not in seen:
             seen.append(case)
