@@ -124,9 +124,10 @@ def pytest_collection_modifyitems(config, items):
     """Mark as slow all but the first of what takes long, and as long what few changes can break.
 
     slow_tests.txt names the tests and says how. Of the others, JAX, which compiles every shape and
-    dtype anew, is slow in its second parametrization and long from its third on. Estimators share a base: the first of
-    each file in CONTRACTS meets all of scikit-learn's checks in `make test`, the others one; every
-    class does in `make test-slow`, and other settings of it in `make test-long`.
+    dtype anew, is slow in its second parametrization and long from its third on. Estimators share
+    a base: the first of each file in CONTRACTS meets all of scikit-learn's checks in `make test`,
+    the others one; every class does in `make test-slow`, and other settings of it in
+    `make test-long`.
     """
     _thin_out_jax(config, items)
     lines = (Path(__file__).parent / "slow_tests.txt").read_text().splitlines()
