@@ -10,6 +10,7 @@ from definitions import draw
 from latensor import CPTensor, InvalidInputError
 from latensor.diagnostics import certify, core_consistency, match
 from latensor.diagnostics.components import components_of
+from latensor.diagnostics.consistency import consistency_under_noise
 from latensor.diagnostics.uniqueness import uniqueness
 
 
@@ -100,6 +101,36 @@ def test_core_consistency_falls_where_components_interact(rng):
     bases = tuple(np.linalg.qr(draw(rng, (d, 2)))[0] for d in (6, 5, 4))
     tucker = lt.TuckerTensor(core, bases)
     assert core_consistency((None, bases), tucker) == pytest.approx(100 * (1 - 2 * 0.81 / 2))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_noise_alone_explains_a_low_core_consistency(seed):
+    """Nearly square factors magnify noise in the core, though components are well determined."""
+    rng = np.random.default_rng(seed)
+    cp = CPTensor(rng.uniform(0.5, 2, 4), [rng.standard_normal((d, 4)) for d in (6, 5, 5, 4)])
+    components = components_of(cp, "decomposition")
+    signal = cp.to_dense()
+    level = 0.05 * np.linalg.norm(signal) / np.sqrt(signal.size)
+    draws = [signal + level * rng.standard_normal(signal.shape) for _ in range(200)]
+    seen = np.array([core_consistency(cp, noisy) for noisy in draws])
+    limit = consistency_under_noise(components, level)
+    assert limit is not None
+    assert (seen < limit).mean() < 0.03
+    assert 100 - seen.mean() > 0.2 * (100 - limit)
+    found = lt.decompose(draws[0], 4, random_state=0).certificate
+    assert max(found.errors.components) < 0.2
+    assert found.verdict != "unstable"
+
+
+def test_noise_does_not_explain_components_that_interact():
+    rng = np.random.default_rng(0)
+    factors = [np.linalg.qr(rng.standard_normal((d, 3)))[0] for d in (9, 10, 11)]
+    tensor = lt.TuckerTensor(rng.standard_normal((3, 3, 3)), factors).to_dense()
+    tensor += 0.01 * rng.standard_normal(tensor.shape)
+    found = lt.decompose(tensor, 3, random_state=0).certificate
+    assert found.core_consistency < found.consistency_under_noise
+    said = {statement.topic: statement.level for statement in found.statements}
+    assert said["Number of components"] != "good"
 
 
 def test_core_consistency_needs_independent_columns(rng):

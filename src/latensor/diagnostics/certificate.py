@@ -16,6 +16,7 @@ from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
 from latensor.diagnostics.consistency import (
     consistency_of,
+    consistency_under_noise,
     degeneracy,
     matching_data,
     residual_of,
@@ -79,6 +80,8 @@ class Certificate(Findings):
     uniqueness : Uniqueness, with the k-ranks
     condition : ConditionNumber of the decomposition
     core_consistency : float or None, in per cent; needs the tensor
+    consistency_under_noise : float or None, what noise of the size of the residual alone would
+        hardly ever bring it below
     gap : float or None, smallest difference of neighbouring weights over the largest weight
     gap_pair : the two components with that difference
     congruence : float, the most negative cosine between two components; -1 if they cancel
@@ -108,6 +111,7 @@ class Certificate(Findings):
     sufficient: int | None = None
     held_out_error: float | None = None
     eigenvalue_ratio: float | None = None
+    consistency_under_noise: float | None = None
     # Stable components may explain little.
     _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
@@ -210,6 +214,9 @@ def certify(
             left_over = None  # of a mask that was too large to be kept
     errors = _error_bars(components, moved, left_over, seen)
     off = None if errors is None else np.sqrt((np.array(errors.vectors) ** 2).sum(axis=0))
+    noisy = None
+    if data is not None and errors is not None:
+        noisy = consistency_under_noise(components, errors.noise)
     gap = smallest_gap(components)
     congruence, pair, inflation = degeneracy(components)
     return Certificate(
@@ -232,6 +239,7 @@ def certify(
         sufficient=None if seen is None else sufficient_entries(components.shape, components.rank),
         held_out_error=getattr(decomposition, "held_out_error", None),
         eigenvalue_ratio=getattr(decomposition, "eigenvalue_ratio", None),
+        consistency_under_noise=noisy,
     )
 
 

@@ -55,26 +55,48 @@ def matching_data(tensor: object, model: CPTensor) -> Contractible:
 def consistency_of(components: Components, data: Contractible) -> float | None:
     """The core consistency of components on the host; see `core_consistency`."""
     rank, order = components.rank, components.order
-    if (components.magnitudes == 0).any() or rank**order > _LARGEST_CORE:
+    inverses = _scaled_inverses(components)
+    if inverses is None:
         return None
-    known: dict[int, Any] = {}
-    operands = []
-    fraction = components.magnitudes ** (1.0 / order)
-    for mode, factor in enumerate(components.factors):
-        if id(factor) not in known:
-            inverse = _left_inverse(factor)
-            if inverse is None:
-                return None
-            known[id(factor)] = inverse / fraction[:, None]
-        inverse = known[id(factor)]
-        if mode == 0:
-            inverse = inverse * (components.magnitudes / components.weights)[:, None]
-        operands.append(like(inverse.T, data.reference))
+    first = inverses[0] * (components.magnitudes / components.weights)[:, None]
+    operands = [like(inverse.T, data.reference) for inverse in (first, *inverses[1:])]
     core = to_host(data.contract(*operands))
     diagonal = np.arange(rank)
     core = core.astype(np.complex128 if core.dtype.kind == "c" else np.float64)
     core[(diagonal,) * order] -= 1.0
     return float(100.0 * (1.0 - np.sum(np.abs(core) ** 2) / rank))
+
+
+def consistency_under_noise(components: Components, noise: float) -> float | None:
+    """A core consistency that noise alone rarely goes below, where the rank is right.
+
+    White noise of standard deviation s adds a Gaussian tensor of covariance s^2 K_1 (x) ... to the
+    core, K_m = A_m+ A_m+': its squared norm is s^2 prod tr K_m on average, with the variance
+    2 s^4 prod |K_m|^2. This is three standard deviations above.
+    """
+    inverses = _scaled_inverses(components)
+    if inverses is None:
+        return None
+    grams = [inverse @ inverse.conj().T for inverse in inverses]
+    mean = math.prod(float(np.trace(gram).real) for gram in grams)
+    deviation = math.sqrt(2.0 * math.prod(float(np.sum(np.abs(gram) ** 2)) for gram in grams))
+    return 100.0 * (1.0 - noise**2 * (mean + 3.0 * deviation) / components.rank)
+
+
+def _scaled_inverses(components: Components) -> list[Any] | None:
+    """The pseudo-inverse (rank, d) of every factor, which has its part of the weights."""
+    rank, order = components.rank, components.order
+    if (components.magnitudes == 0).any() or rank**order > _LARGEST_CORE:
+        return None
+    known: dict[int, Any] = {}
+    fraction = components.magnitudes ** (1.0 / order)
+    for factor in components.factors:
+        if id(factor) not in known:
+            inverse = _left_inverse(factor)
+            if inverse is None:
+                return None
+            known[id(factor)] = inverse / fraction[:, None]
+    return [known[id(factor)] for factor in components.factors]
 
 
 def _left_inverse(factor: Any) -> Any:

@@ -194,6 +194,9 @@ def _consistency(certificate: Certificate) -> Said | None:
     text = f"core consistency {value:.1f} % (100 is perfect, below 50 a sign of too many)."
     if value >= 80:
         return GOOD, text
+    limit = certificate.consistency_under_noise
+    if limit is not None and value >= limit:
+        return GOOD, f"{text[:-2]}; noise alone may bring it down to {limit:.0f} here)."
     level = CAUTION if value >= 50 else BAD
     return level, f"{text} Try fewer; lt.select_rank compares ranks."
 
