@@ -39,8 +39,10 @@ _STUCK = 1e-2
 # A residual whose leading rank-one term has this fraction of what the weakest component is worth
 # may need a component there.
 _WORTH_TRYING = 0.1
-# Gains, relative to the loss, of steps that are worth passes over the whole tensor.
-_WORTH_A_PASS = 1e-6
+# Gains, relative to the loss, of steps that are worth passes over the whole tensor. Of 200^3, 20
+# components of congruence .9 and noise of 10 %, two seeds: one ends 6e-6 lower than with 1e-6 (in
+# 3.8 in place of 2.2 s), the other has converged in the same time; six others do not change.
+_WORTH_A_PASS = 1e-7
 
 
 def converge(core: Core, fit: Fit, best: Fit | None = None) -> Fit:
