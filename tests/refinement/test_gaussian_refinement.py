@@ -9,10 +9,10 @@ from latensor.refinement.em import em
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.refinement.family import Statistics
-from latensor.refinement.gaussian_kernels._kernels import log_sums, normalize_rows
 from latensor.refinement.mixture_moves import split_and_merge, spreads
 from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates, plus_plus
+from latensor.refinement.responsibilities import divide_by_largest, normalize_rows
 from latensor.sources.shards import Source
 
 
@@ -62,19 +62,26 @@ def densities(samples, state):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_kernels_agree_with_their_reference(weighted):
+def test_responsibilities_agree_with_their_reference(weighted):
     rng = np.random.default_rng(0)
-    logs = 30 * rng.standard_normal((50, 6)) - 500
-    weights = rng.uniform(0, 2, 50) if weighted else np.empty(0)
-    sums = np.empty(50)
-    log_sums(logs, sums)
-    assert np.abs(sums - logsumexp(logs, axis=1)).max() < 1e-12 * 1000
+    logs = 300 * rng.standard_normal((50, 6)) - 500
+    weights = rng.uniform(0, 2, 50) if weighted else None
     found = logs.copy()
-    total = normalize_rows(found, weights)
+    sums = normalize_rows(found, weights)
+    assert np.abs(sums - logsumexp(logs, axis=1)).max() < 1e-12 * 1000
     factors = weights if weighted else np.ones(50)
     expected = np.exp(logs - logsumexp(logs, axis=1)[:, None]) * factors[:, None]
     assert np.abs(found - expected).max() < 1e-13
-    assert total == pytest.approx(factors @ logsumexp(logs, axis=1), rel=1e-13)
+    relative = logs.copy()
+    assert (divide_by_largest(relative) == logs.max(axis=1)).all()
+    assert np.abs(relative - np.exp(logs - logs.max(axis=1)[:, None])).max() < 1e-15
+
+
+def test_rows_of_density_zero_have_no_likelihood():
+    logs = np.array([[-np.inf, -np.inf], [0.0, -np.inf]])
+    sums = normalize_rows(logs)
+    assert sums.tolist() == [-np.inf, 0.0]
+    assert logs[1].tolist() == [1.0, 0.0]
 
 
 @pytest.mark.parametrize("kind", ["common", "differing", "diagonal"])

@@ -8,6 +8,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.estimation.samples import in_library_of
+from latensor.refinement.responsibilities import normalize_rows
 
 
 class DensityInference:
@@ -56,10 +57,8 @@ class MixtureInference(DensityInference):
 
     def predict_proba(self, X: object) -> Array:
         """The probability (n, k) of every component given the sample."""
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
         array, logs = self._joint_logs(X)
-        normalize_rows(logs, np.empty(0))
+        normalize_rows(logs)
         return in_library_of(logs, array)
 
     def fit_predict(self, X: object, y: object = None, sample_weight: object = None) -> Array:
@@ -68,12 +67,8 @@ class MixtureInference(DensityInference):
         return fitted.predict(X)
 
     def _log_likelihoods(self, X: object) -> tuple[Array, Any]:
-        from latensor.refinement.gaussian_kernels._kernels import log_sums
-
         array, logs = self._joint_logs(X)
-        result = np.empty(len(logs))
-        log_sums(logs, result)
-        return array, result
+        return array, normalize_rows(logs)
 
     def _joint_logs(self, X: object) -> tuple[Array, Any]:
         raise NotImplementedError(f"{type(self).__name__} must give its densities")

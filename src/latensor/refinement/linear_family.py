@@ -16,6 +16,7 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family, State
+from latensor.refinement.responsibilities import normalize_rows
 from latensor.value_files import storable
 
 
@@ -54,11 +55,9 @@ class LinearFamily(Family[State]):
         return Batch((self.densities.features(batch.rows),), batch.weights, batch.keys)
 
     def expect(self, state: State, prepared: Batch) -> dict[str, Any]:
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
         features = prepared.rows
         fractions = features @ np.ascontiguousarray(self.densities.natural(state))
-        total = float(normalize_rows(fractions, prepared.weights))
+        total = float(prepared.weights @ normalize_rows(fractions, prepared.weights))
         return {
             "features": fractions.T @ features,
             "log_likelihood": total,

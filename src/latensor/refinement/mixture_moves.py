@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from scipy.special import chdtri, logsumexp
+from scipy.special import chdtri
 
 from latensor.moments.batch import Batch
 from latensor.refinement.em import em
@@ -26,6 +26,7 @@ from latensor.refinement.families.covariances import (
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.family import Family, State, Statistics
+from latensor.refinement.responsibilities import normalize_rows
 
 # Passes before moves and after one, and how many times the expected gain these may have.
 _FIRST_PASSES, _MOVE_PASSES, _EXPECTED = 10, 12, 3.0
@@ -148,10 +149,8 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     they cost a fraction of passes over all.
     """
     kind, count = family.covariance_type, len(state.weights)
-    logs = family.joint(state, sample)
-    largest = logs.max(axis=1)
-    totals = largest + np.log(np.exp(logs - largest[:, None]).sum(axis=1))
-    fractions = np.exp(logs - totals[:, None])
+    fractions = family.joint(state, sample)
+    totals = normalize_rows(fractions)
     one, other = np.triu_indices(count, 1)
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     needed = (float(costs.min()) + _LEAST_EXPECTED) * sample.weight
@@ -196,8 +195,8 @@ def fits(family: GaussianFamily, sample: Points, state: MixtureState) -> bool:
     """
     if (state.weights * sample.weight).min() < _judged(family.width):
         return False
-    logs = family.joint(state, sample)
-    fractions = np.exp(logs - logsumexp(logs, axis=1, keepdims=True))
+    fractions = family.joint(state, sample)
+    normalize_rows(fractions)
     wide = np.zeros(len(state.weights), dtype=bool)
     if family.covariance_type not in (FULL, TIED):
         wide = spreads(family, sample, state) > EDGE_FACTOR
@@ -337,8 +336,6 @@ def _partial(
         the components which these replace
     needed : float, no more passes than may reach so much
     """
-    from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
     rows, count = np.flatnonzero(fraction > _OWNED), len(part.weights)
     points = sample.take(rows)
     rest = totals[rows] + np.log(np.maximum(1 - fraction[rows], 1e-300))
@@ -348,7 +345,7 @@ def _partial(
         logs = np.empty((len(rows), count + 1))
         logs[:, :-1] = family.joint(part, points)
         logs[:, -1] = rest
-        last, value = value, float(normalize_rows(logs, points.weights)) - before
+        last, value = value, float(points.weights @ normalize_rows(logs, points.weights)) - before
         if value + left * (value - last) < needed:
             break
         fractions = np.ascontiguousarray(logs[:, :-1])

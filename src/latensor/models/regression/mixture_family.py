@@ -11,6 +11,7 @@ from scipy.special import expit, gammaln
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family
+from latensor.refinement.responsibilities import normalize_rows
 from latensor.value_files import storable
 
 # The largest linear predictor whose exponential is used: counts beyond 1e13 are no data.
@@ -91,11 +92,9 @@ class RegressionMixtureFamily(Family[RegressionMixtureState]):
         return np.asarray(expit(eta) if self.link == "logit" else np.exp(np.minimum(eta, _LARGEST)))
 
     def expect(self, state: RegressionMixtureState, prepared: Batch) -> dict[str, Any]:
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
         z, y = prepared.parts
         fractions = np.ascontiguousarray(self.log_density(state, prepared))
-        total = float(normalize_rows(fractions, prepared.weights))
+        total = float(prepared.weights @ normalize_rows(fractions, prepared.weights))
         k, p = state.coefficients.shape
         sums: dict[str, Any] = {
             "counts": fractions.sum(axis=0),

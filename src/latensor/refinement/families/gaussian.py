@@ -34,6 +34,7 @@ from latensor.refinement.families.gaussian_densities import (
 )
 from latensor.refinement.families.missing import Conditionals, Patterns
 from latensor.refinement.family import Family
+from latensor.refinement.responsibilities import normalize_rows
 from latensor.value_files import storable
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
@@ -223,8 +224,6 @@ class GaussianFamily(Family[MixtureState]):
     # ------------------------------------------------------------------ expectation
     def expect(self, state: MixtureState, prepared: Batch) -> dict[str, Any]:
         """Sums of the expectation step over prepared rows."""
-        from latensor.refinement.gaussian_kernels._kernels import normalize_rows
-
         assert isinstance(prepared, Points)
         if prepared.patterns is not None and self.transform.ndim == 2:
             return self._expect_unwhitened(state, prepared)
@@ -232,7 +231,7 @@ class GaussianFamily(Family[MixtureState]):
         total: dict[str, Any] | None = None
         for block in densities.blocks(prepared):
             fractions, context = densities.joint(block)
-            value = normalize_rows(fractions, block.weights)
+            value = block.weights @ normalize_rows(fractions, block.weights)
             found = densities.sums(block, fractions, context)
             found["log_likelihood"] = float(value)
             found["weight"] = block.weight

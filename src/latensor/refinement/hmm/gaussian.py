@@ -20,6 +20,7 @@ from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
+from latensor.refinement.responsibilities import divide_by_largest
 from latensor.value_files import storable
 
 
@@ -84,12 +85,8 @@ class GaussianEmission:
 
     def likelihoods(self, points: Points, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
         """How likely every row is in every state, relative to its likeliest."""
-        from latensor.refinement.gaussian_kernels._kernels import divide_by_largest
-
         table = self.family.joint(self.state, points)
-        top = np.empty(len(table))
-        divide_by_largest(table, top)
-        top += self.family.volumes(points)
+        top = divide_by_largest(table) + self.family.volumes(points)
         index = np.arange(len(table))
         if points.order is not None:
             index[points.order] = np.arange(len(table))
