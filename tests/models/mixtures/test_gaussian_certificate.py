@@ -20,6 +20,21 @@ def test_equal_covariances_are_apart_by_the_mahalanobis_distance(rng):
     assert smallest_divergence(means[:1], covariance[None]) == np.inf
 
 
+def test_variances_say_the_same_as_diagonal_matrices(rng):
+    means, variances = rng.normal(size=(4, 3)), rng.uniform(0.5, 2, size=(4, 3))
+    matrices, weights = variances[:, :, None] * np.eye(3), np.full(4, 0.25)
+    apart = [smallest_divergence(means, each) for each in (variances, matrices)]
+    gains = [smallest_gain(weights, means, variances, "diag")]
+    gains.append(smallest_gain(weights, means, matrices, "full"))
+    assert apart[0] == pytest.approx(apart[1], rel=1e-12)
+    # Two axis-parallel Gaussians joined along a diagonal lose less where it may be tilted.
+    assert gains[1] < gains[0]
+    constant = variances * [1.0, 0.0, 1.0]
+    assert smallest_divergence(means, constant) == pytest.approx(
+        smallest_divergence(means, constant[:, :, None] * np.eye(3)), rel=1e-12
+    )
+
+
 @pytest.mark.parametrize("apart", [0.5, 2.0, 5.0])
 def test_the_loss_of_joining_two_is_that_of_the_likelihood(apart):
     # The entropies of the pair and of the Gaussian that replaces it, by quadrature on a line.

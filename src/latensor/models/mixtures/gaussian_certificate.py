@@ -141,16 +141,20 @@ def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
     sqrt(8 B) with the Bhattacharyya distance B = g' S^-1 g / 8 + ln(|S| / sqrt(|S_i| |S_j|)) / 2,
     g the difference of the means (k, d) and S the mean of the two covariances (k, d, d). Of equal
     covariances it is the Mahalanobis distance; components of one centre and other shapes are apart
-    too.
+    too. Diagonal covariances may be given as variances (k, d).
     """
-    logs = np.linalg.slogdet(covariances)[1]
+    logs = _log_determinants(covariances)
     smallest = np.inf
     for i in range(1, len(means)):
         gaps = means[:i] - means[i]
         pooled = (covariances[:i] + covariances[i]) / 2
-        inverses = np.linalg.pinv(pooled, hermitian=True)
-        shapes = np.linalg.slogdet(pooled)[1] - (logs[:i] + logs[i]) / 2
-        squared = np.einsum("ja,jab,jb->j", gaps, inverses, gaps)
+        with np.errstate(invalid="ignore"):
+            shapes = _log_determinants(pooled) - (logs[:i] + logs[i]) / 2
+        if pooled.ndim == 2:
+            squared = (gaps**2 / np.where(pooled > 0, pooled, np.inf)).sum(axis=1)
+        else:
+            inverses = np.linalg.pinv(pooled, hermitian=True)
+            squared = np.einsum("ja,jab,jb->j", gaps, inverses, gaps)
         squared += 4 * np.where(np.isfinite(shapes), shapes, 0.0)
         smallest = min(smallest, float(np.sqrt(max(squared.min(), 0.0))))
     return smallest
@@ -167,18 +171,21 @@ def smallest_gain(
 
     Parameters
     ----------
-    weights, means, covariances : (k,), (k, d), (k, d, d)
+    weights, means : (k,), (k, d)
+    covariances : (k, d, d), or variances (k, d)
     kind : the shape of the covariance, "full", "tied", "diag" or "spherical"
     """
-    logs = np.linalg.slogdet(covariances)[1]
+    logs = _log_determinants(covariances)
+    is_diagonal = covariances.ndim == 2
     least: dict[tuple[int, int], float] = {}
     for i in range(1, len(means)):
         sums = weights[:i] + weights[i]
         fractions = np.stack([weights[:i], np.broadcast_to(weights[i], i)], axis=1) / sums[:, None]
         gaps = means[:i] - means[i]
-        one, other, both = (f[:, None, None] for f in (*fractions.T, fractions.prod(axis=1)))
-        spreads = one * covariances[:i] + other * covariances[i]
-        spreads = spreads + both * gaps[:, :, None] * gaps[:, None, :]
+        shape = (i, *[1] * (covariances.ndim - 1))
+        one, other, both = (f.reshape(shape) for f in (*fractions.T, fractions.prod(axis=1)))
+        squares = gaps**2 if is_diagonal else gaps[:, :, None] * gaps[:, None, :]
+        spreads = one * covariances[:i] + other * covariances[i] + both * squares
         larger = (
             _log_volumes(spreads, kind) - fractions[:, 0] * logs[:i] - fractions[:, 1] * logs[i]
         ) / 2
@@ -196,13 +203,18 @@ def smallest_gain(
 
 
 def _log_volumes(covariances: np.ndarray, kind: str) -> np.ndarray:
-    """ln|S| (p,) of the matrices of this shape that are nearest to covariances (p, d, d)."""
-    variances = np.diagonal(covariances, axis1=1, axis2=2)
+    """ln|S| (p,) of the matrices of this shape that are nearest to covariances."""
     if kind == "spherical":
-        return np.asarray(variances.shape[1] * np.log(variances.mean(axis=1)))
-    if kind == "diag":
-        return np.asarray(np.log(variances).sum(axis=1))
-    return np.asarray(np.linalg.slogdet(covariances)[1])
+        return np.asarray(covariances.shape[1] * np.log(covariances.mean(axis=1)))
+    return _log_determinants(covariances)
+
+
+def _log_determinants(covariances: np.ndarray) -> np.ndarray:
+    """Of matrices (p, d, d), or of diagonal ones given as variances (p, d)."""
+    if covariances.ndim == 3:
+        return np.asarray(np.linalg.slogdet(covariances)[1])
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.log(covariances).sum(axis=1))
 
 
 def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> float:
@@ -211,13 +223,17 @@ def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray
     By as many draws as bring its standard error, at most ln 2 / 2 over their root, below 0.006.
     """
     rng = np.random.default_rng(0)
-    roots = np.linalg.cholesky(covariances)
-    logs = np.log(np.diagonal(roots, axis1=1, axis2=2)).sum(axis=1)
+    is_diagonal = covariances.ndim == 2
+    roots = np.sqrt(covariances) if is_diagonal else np.linalg.cholesky(covariances)
+    logs = _log_determinants(covariances) / 2
     open_ = 0.0
     for i, fraction in enumerate(fractions):
         noise, other = rng.standard_normal((_DRAWS, means.shape[1])), 1 - i
-        moved = noise @ roots[i].T + (means[i] - means[other])
-        white = solve_triangular(roots[other], moved.T, lower=True)
+        moved = (noise * roots[i] if is_diagonal else noise @ roots[i].T) + means[i] - means[other]
+        if is_diagonal:
+            white = (moved / roots[other]).T
+        else:
+            white = solve_triangular(roots[other], moved.T, lower=True)
         # The logarithm of the ratio of the two posterior probabilities, and its entropy.
         ratios = ((white**2).sum(axis=0) - (noise**2).sum(axis=1)) / 2 + logs[other] - logs[i]
         odds = np.log(np.maximum(fractions[[i, other]], 1e-300))

@@ -24,6 +24,7 @@ from latensor.estimation.halves import found_in_halves
 from latensor.estimation.model import Answer, Frame, Model, Search
 from latensor.estimation.selection import is_reproduced, reproduction
 from latensor.moments.batch import Batch
+from latensor.moments.rows import row_hashes
 from latensor.refinement.families.covariances import TIED, as_matrices, cholesky
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
@@ -79,8 +80,8 @@ def optimum_evidence(
 
 def fewest_copies(sample: Batch) -> float:
     """How often every row is given at least: rows that all come twice are half as many."""
-    _, owner = np.unique(sample.rows, axis=0, return_inverse=True)
-    return max(float(np.bincount(owner.ravel(), sample.weights).min()), 1.0)
+    _, owner = np.unique(row_hashes(sample.rows), return_inverse=True)
+    return max(float(np.bincount(owner, sample.weights).min()), 1.0)
 
 
 def misfit(
