@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Modules are compiled when they are imported, which most of what is installed never is.
+# They are kept then, whatever the shell says: a process that finds none compiles a thousand, three seconds.
+unexport PYTHONDONTWRITEBYTECODE
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check --quiet install --no-compile
 
 .PHONY: demo test test-slow test-long test-spark lint format docs clean help bench-algebra bench-cp bench-tucker \
