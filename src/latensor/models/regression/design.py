@@ -7,7 +7,7 @@ a scale per entry would destroy the low rank of the weights.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -18,6 +18,10 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.moments.second import CrossCovariance
+
+
+# Bytes of rows that are worked on together.
+_BLOCK = 2**19
 
 
 class Design:
@@ -61,14 +65,10 @@ class Design:
         """X W (m, q) of weights (D, q)."""
         raise NotImplementedError
 
-    def mode_covariance(self, mode: int) -> Array:
-        """(d, d): the average of x x' over the fibres of a mode."""
-        raise NotImplementedError
-
     @cached_property
     def mode_covariances(self) -> list[Array]:
-        """Those of all modes."""
-        return [self.mode_covariance(mode) for mode in range(len(self.dims))]
+        """(d, d) of every mode: the average of x x' over its fibres."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,13 +135,24 @@ class DenseDesign(Design):
     def applied(self, weights: Array) -> Array:
         return self.rows.reshape(self.n_rows, -1) @ weights
 
-    def mode_covariance(self, mode: int) -> Array:
-        d = self.dims[mode]
-        if mode == len(self.dims) - 1:
-            fibres = self.rows.reshape(-1, d).T
-        else:
-            fibres = np.moveaxis(self.rows, mode + 1, 0).reshape(d, -1)
-        return fibres @ fibres.T / fibres.shape[1]
+    @cached_property
+    def mode_covariances(self) -> list[Array]:
+        found = [np.zeros((d, d)) for d in self.dims]
+        for at in _blocks(self.rows):
+            block = self.rows[at]
+            for k, d in enumerate(self.dims):
+                if k == len(self.dims) - 1:
+                    fibres = block.reshape(-1, d).T
+                else:
+                    fibres = np.moveaxis(block, k + 1, 0).reshape(d, -1)
+                found[k] += fibres @ fibres.T
+        return [sums * (d / self.rows.size) for sums, d in zip(found, self.dims, strict=True)]
+
+
+def _blocks(rows: Array) -> Iterator[slice]:
+    """Groups of rows that fit into a cache: what is done to them twice is read once."""
+    count = max(1, _BLOCK // max(rows[:1].nbytes, 1))
+    return (slice(k, k + count) for k in range(0, len(rows), count))
 
 
 def _joined(factors: Sequence[Array], columns: bool) -> Array:
@@ -221,7 +232,11 @@ class SparseDesign(Design):
     def applied(self, weights: Array) -> Array:
         return (np.asarray(self.matrix @ weights) - self.mean @ weights) * self.roots[:, None]
 
-    def mode_covariance(self, mode: int) -> Array:
+    @cached_property
+    def mode_covariances(self) -> list[Array]:
+        return [self._mode_covariance(mode) for mode in range(len(self.shape))]
+
+    def _mode_covariance(self, mode: int) -> Array:
         owners, places = self._places()
         d, n_fibres = self.shape[mode], self.n_rows * self.matrix.shape[1] // self.shape[mode]
         rest = owners
@@ -321,11 +336,13 @@ def regression_of_rows(
         design = SparseDesign(matrix / x_scale, dims, x_mean / x_scale, roots)
     else:
         x_mean = weights @ rows / total if intercept else np.zeros(size)
-        values = np.asarray(rows - x_mean, dtype=np.float64)
-        squares = float(weights @ np.einsum("ij,ij->i", values, values))
+        values, squares = np.empty(rows.shape), 0.0
+        for at in _blocks(rows):
+            own = np.subtract(rows[at], x_mean, out=values[at])
+            squares += float(weights[at] @ np.einsum("ij,ij->i", own, own))
         x_scale = _scale(squares / (total * size))
         values *= (roots / x_scale)[:, None]
-        design = DenseDesign(np.ascontiguousarray(values).reshape(-1, *dims), roots)
+        design = DenseDesign(values.reshape(-1, *dims), roots)
     return Regression(design, centred / y_scale, 0.0, total, x_mean, y_mean, x_scale, y_scale)
 
 

@@ -62,17 +62,21 @@ class RowObjective(Objective):
         return self.loss.value(zeros, np.zeros(self.n_intercepts))
 
     def at(self, weights: LowRank, intercepts: Array) -> RowPoint:
-        return RowPoint(self, weights, intercepts, weights.linearize(self.design))
+        return RowPoint(self, weights, intercepts)
 
 
 @dataclass(frozen=True, eq=False)
 class RowPoint(Point):
-    """Derivatives are worked out when they are first asked for: not every trial is taken."""
+    """Fitted values and derivatives are worked out when they are first asked for."""
 
     objective: RowObjective
     weights: LowRank
     intercepts: Array
-    at: Linearized
+
+    @cached_property
+    def at(self) -> Linearized:
+        """Fitted values, and what their derivatives are made of."""
+        return self.weights.linearize(self.objective.design)
 
     @cached_property
     def loss(self) -> float:  # type: ignore[override]

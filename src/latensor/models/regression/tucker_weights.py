@@ -10,7 +10,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.models.regression.design import Design
-from latensor.models.regression.weights import Linearized, LowRank, repeated, solve_ridge
+from latensor.models.regression.weights import Linearized, LowRank, repeated, solve_ridge, thin_qr
 from latensor.value_files import storable
 
 # Over the modes, to share norms between factors and core: more change nothing that was seen.
@@ -70,26 +70,30 @@ class TuckerWeights(LowRank):
         flat = _first(left, 0, mode + 1).reshape(len(left), self.factors[mode].shape[0], -1)
         core = _first(self.core, order, mode)
         matrix = core.reshape(core.shape[0] * core.shape[1], -1)
-        found = (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2])
-        return np.ascontiguousarray(found.transpose(0, 2, 1, 3))
+        return (flat @ matrix.T).reshape(*flat.shape[:2], *core.shape[:2]).transpose(0, 2, 1, 3)
 
     def linearize(self, design: Design) -> Linearized:
-        parts, half, left = [], None, np.empty(0)
-        for k in range(len(self.factors)):
+        m, q, half, left = design.n_rows, self.core.shape[-1], None, np.empty(0)
+        jacobian = np.empty((m, q, self.n_parameters))
+        start = 0
+        for k, factor in enumerate(self.factors):
             if k in (0, design.split):
                 half = design.half(self.factors, k, columns=False)
             left = design.by_all(self.factors, k, half)
-            parts.append(self._derivative(left, k))
-        scores = (left @ self.factors[-1]).reshape(design.n_rows, -1)
-        q = self.core.shape[-1]
-        return Linearized(scores @ self.core.reshape(-1, q), (*parts, scores))
+            own = jacobian[:, :, start : start + factor.size].reshape(m, q, *factor.shape)
+            own[...] = self._derivative(left, k)
+            start += factor.size
+        scores = (left @ self.factors[-1]).reshape(m, -1)
+        core = jacobian[:, :, start:].reshape(m, q, -1, q)
+        if q > 1:
+            core[...] = 0.0
+        for j in range(q):
+            core[:, j, :, j] = scores
+        return Linearized(scores @ self.core.reshape(-1, q), (jacobian,))
 
     def jacobian(self, at: Linearized) -> Array:
-        m, q = at.fitted.shape
-        *parts, scores = at.parts
-        core = np.zeros((m, q, scores.shape[1], q))
-        core[:, np.arange(q), :, np.arange(q)] = scores
-        return np.concatenate([*(p.reshape(m, q, -1) for p in parts), core.reshape(m, q, -1)], 2)
+        found: Array = at.parts[0]
+        return found
 
     def metric(self) -> Array:
         """Of factors with orthonormal columns, which `balanced` gives."""
@@ -180,7 +184,7 @@ class TuckerWeights(LowRank):
 
     def _with_orthonormal(self, mode: int, factor: Array) -> TuckerWeights:
         """Another factor, made orthonormal; the core takes what it was."""
-        q, r = np.linalg.qr(factor)
+        q, r = thin_qr(factor)
         core = multiplied(r, self.core, mode)
         return TuckerWeights(core, (*self.factors[:mode], q, *self.factors[mode + 1 :]))
 
