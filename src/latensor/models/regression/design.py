@@ -19,7 +19,6 @@ import scipy.sparse
 from latensor.arrays import Array
 from latensor.moments.second import CrossCovariance
 
-
 # Bytes of rows that are worked on together.
 _BLOCK = 2**19
 

@@ -12,7 +12,8 @@ from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.regression.design import Regression
 from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
-from latensor.models.regression.starts import Rank, left_over, starts_of
+from latensor.models.regression.residuals import ResidualSearch
+from latensor.models.regression.starts import Rank, starts_of
 from latensor.models.regression.weights import CPWeights
 from latensor.value_files import storable
 
@@ -97,9 +98,10 @@ def _replaced(path: RidgePath, best: PathFit, fitted: Callable[[Any], PathFit]) 
     Of ten planted tensors (30 x 20 x 10, rank 3, 500 samples) one had ended with two components
     of the truth from every start, its residuals with a third above what noise gives.
     """
+    left_over = ResidualSearch(path.regression)
     while True:
         weights = best.fitted.weights
-        found, size = left_over(path.regression, best.fitted.point.pull(), best.fitted.loss)
+        found, size = left_over(best.fitted.point.pull(), best.fitted.loss)
         best = replace(best, left_over=size)
         if found is None or not isinstance(weights, CPWeights):
             return best

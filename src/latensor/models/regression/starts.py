@@ -30,17 +30,16 @@ _START_RIDGE = 0.1
 _NEARLY_WHITE = 2.0
 
 
-def _whitenings(regression: Regression) -> tuple[list[Array], list[float], bool]:
-    """S_k^-1/2 (d_k, d_k) of every mode, mean variances, and whether those of a mode differ."""
-    found, averages, ratio = [], [], 1.0
+def whitenings(regression: Regression) -> tuple[list[Array], bool]:
+    """S_k^-1/2 (d_k, d_k) of every mode, and whether variances of a mode differ."""
+    found, ratio = [], 1.0
     for covariance in regression.design.mode_covariances:
         values, vectors = np.linalg.eigh(covariance)
         values = np.maximum(values, 0.0)
-        averages.append(float(values.mean()))
         values = values + (_MODE_RIDGE * float(values.mean()) or 1.0)
         ratio = max(ratio, float(values[-1] / values[0]))
         found.append((vectors * values**-0.5) @ vectors.T)
-    return found, averages, ratio > _NEARLY_WHITE
+    return found, ratio > _NEARLY_WHITE
 
 
 def _moment(regression: Regression) -> Array:
@@ -49,7 +48,8 @@ def _moment(regression: Regression) -> Array:
     return moment.reshape(*regression.design.dims, -1)
 
 
-def _times(tensor: Array, matrices: Sequence[Array]) -> Array:
+def multiplied_in_modes(tensor: Array, matrices: Sequence[Array]) -> Array:
+    """A tensor times a matrix in each of its first modes."""
     for mode, matrix in enumerate(matrices):
         tensor = multiplied(matrix, tensor, mode)
     return tensor
@@ -73,39 +73,10 @@ def _moments(regression: Regression, rank: int) -> tuple[list[tuple[Array, list[
 
     The whitened moment, and ridge regression where it is cheap.
     """
-    moment, (whitenings, _, correlated) = _moment(regression), _whitenings(regression)
+    moment, (back, correlated) = _moment(regression), whitenings(regression)
     estimate = _ridge_estimate(regression, rank)
-    found = [(_times(moment, whitenings), whitenings)]
+    found = [(multiplied_in_modes(moment, back), back)]
     return [*found, *([] if estimate is None else [(estimate, [])])], correlated
-
-
-def left_over(regression: Regression, pull: Array, loss: float) -> tuple[CPWeights | None, float]:
-    """The component that residuals still have, and its size, of the largest that noise has.
-
-    None where noise alone would have as much. Whitened, the cross moment of n residuals of standard
-    deviation s has entries of s n^-1/2 times the deviation of a whitened entry of X; the best
-    approximation of rank one of such noise has at most a weight of sum_k d_k^1/2 times that.
-
-    Parameters
-    ----------
-    regression : Regression
-    pull : (D, q), X' times the residuals
-    loss : float, half of their sum of squares
-    """
-    design, n, q = regression.design, regression.n_samples, regression.n_outputs
-    whitenings, averages, _ = _whitenings(regression)
-    if not min(averages) > 0:
-        return None, 0.0
-    tensor = _times((pull / n).reshape(*design.dims, -1), whitenings)
-    variance = averages[0] * design.n_rows / n / np.prod(averages)
-    entry = np.sqrt(2 * loss / (n * q) * variance / n)
-    limit = entry * sum(np.sqrt(d) for d in tensor.shape if d > 1)
-    plain = _cp_start(tensor, 1, [])
-    size = float(np.sqrt(plain.squared_norm()) / limit) if limit > 0 else 0.0
-    if not size > 1:
-        return None, size
-    factors = [m @ f for m, f in zip(whitenings, plain.factors, strict=True)]
-    return CPWeights(tuple(factors), plain.output), size
 
 
 def starts_of(regression: Regression, rank: Rank) -> tuple[list[Any], bool]:
