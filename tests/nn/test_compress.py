@@ -729,3 +729,16 @@ def test_outputs_that_depend_on_the_batch_are_refined_over_all_inputs():
     assert not _independent(model.eval(), x)
     rough, fine = (lt.nn.compress(model, 0.3, inputs=x, refine=steps) for steps in (0, 10))
     assert fine.report.output_error < rough.report.output_error
+
+
+def test_entries_that_are_no_numbers_are_named():
+    x = torch.randn(60, 4)
+    model = torch.nn.Sequential(torch.nn.Linear(4, 200), torch.nn.ReLU(), torch.nn.Linear(200, 3))
+    with pytest.raises(lt.InvalidInputError, match="inputs holds NaN"):
+        lt.nn.compress(model, 0.5, inputs=torch.where(x > 1, torch.nan, x))
+    with pytest.raises(lt.InvalidInputError, match="give a generator of tensors"):
+        lt.nn.compress(model, 0.5, inputs=[{"x": x}])
+    with torch.no_grad():
+        model[2].weight[0, 0] = torch.inf
+    with pytest.raises(lt.InvalidInputError, match=r"parameter '2.weight' of model"):
+        lt.nn.compress(model, 0.5, inputs=x)

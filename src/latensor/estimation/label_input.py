@@ -83,6 +83,12 @@ class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
                 check_classification_targets(labels)
             except ValueError as error:
                 raise InvalidInputError(str(error)) from error
+            except TypeError as error:
+                kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+                raise InvalidInputError(
+                    f"y mixes labels of several types ({kinds}): remove missing ones, and give "
+                    "all as strings or as numbers"
+                ) from error
         if reset:
             self._set_classes(labels, sample_weight)
         if labels is not None:

@@ -200,7 +200,7 @@ class CrossCovarianceSums(Sums):
             if scipy.sparse.issparse(y):
                 xy = xy - np.outer(x_first, self.y_centre)
         refuse_underflow(x, self.x_centre, np.diagonal(xx))
-        refuse_underflow(y, self.y_centre, np.diagonal(yy))
+        refuse_underflow(y, self.y_centre, np.diagonal(yy), "y")
         return {
             "count": len(batch),
             "weight": batch.weight,
@@ -241,8 +241,8 @@ class CrossCovarianceSums(Sums):
         weight = float(sums["weight"])
         gaps = {"x": sums["x"] / weight, "y": sums["y"] / weight}
         found = {}
-        for a, b in ("xx", "yy", "xy"):
-            refuse_overflow(sums[a + b], "second")
+        for (a, b), name in (("xx", "X"), ("yy", "y"), ("xy", "X and y")):
+            refuse_overflow(sums[a + b], "second", name)
             found[a + b] = sums[a + b] / weight - np.outer(gaps[a], gaps[b])
         return CrossCovariance(
             int(sums["count"]),

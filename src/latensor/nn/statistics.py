@@ -131,12 +131,13 @@ def batches_of(
     found: list[Any] = []
     labels: list[Any] = []
     count = 0
-    for batch in inputs:
+    for n_batches, batch in enumerate(inputs):
         pair = isinstance(batch, list | tuple)
         given = batch[0] if pair else batch
         if not isinstance(given, torch.Tensor):
             raise InvalidInputError(
-                f"inputs yields {type(given).__name__}: batches must be tensors, or begin with one"
+                f"inputs yields {type(given).__name__}: batches must be tensors, or begin with one; "
+                "of others give a generator of tensors, and a module that takes them"
             )
         if labelled and not (pair and len(batch) > 1 and isinstance(batch[1], torch.Tensor)):
             raise InvalidInputError(
@@ -146,6 +147,10 @@ def batches_of(
         if not len(given):
             continue
         kept = given[: limit - count].to(device)
+        if kept.is_floating_point() and not bool(torch.isfinite(kept).all()):
+            raise InvalidInputError(
+                f"inputs holds NaN or infinite entries in batch {n_batches}: remove them"
+            )
         kept = kept.clone() if kept.is_inference() else kept
         n_parts = -(-len(kept) // _TOGETHER)
         found += kept.tensor_split(n_parts)

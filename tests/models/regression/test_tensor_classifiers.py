@@ -288,3 +288,9 @@ def test_bad_sources():
         lt.CPClassifier(1, classes=(0, 1)).fit([(np.ones((4, 100, 100)), np.arange(4) % 2)] * 2)
     with pytest.raises(ValueError, match=r"samples of shape \(7, 8\)"):
         lt.CPClassifier(1, classes=(3, 8)).fit([(X[:9], y[:9]), (X[9:, 1:], y[9:])])
+
+
+def test_labels_of_several_types_are_named():
+    X, y = np.zeros((4, 3, 2)), np.array(["a", "b", None, "a"], dtype=object)
+    with pytest.raises(lt.InvalidInputError, match="several types"):
+        lt.CPClassifier(1).fit(X, y)

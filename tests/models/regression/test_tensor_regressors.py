@@ -512,3 +512,10 @@ def test_a_component_is_found_in_noise(dims):
     value, found = rank_one(tensor + 0.3 * rng.standard_normal(dims))
     assert value == pytest.approx(9, rel=0.2)
     assert min(abs(a @ b) for a, b in zip(found, vectors, strict=True)) > 0.95
+
+
+@pytest.mark.parametrize("scale, match", [(1e200, "of y overflows"), (1e-200, "of y underflows")])
+def test_targets_out_of_range_are_named(scale, match):
+    X, y, _ = planted((3, 2), 40, noise=0.1)
+    with pytest.raises(lt.InvalidInputError, match=match):
+        lt.CPRegressor(1).fit(X, scale * y)
