@@ -136,7 +136,7 @@ def batches_of(
         given = batch[0] if pair else batch
         if not isinstance(given, torch.Tensor):
             raise InvalidInputError(
-                f"inputs yields {type(given).__name__}: batches must be tensors, or begin with one; "
+                f"inputs yields {type(given).__name__}: batches must be tensors or begin with one; "
                 "of others give a generator of tensors, and a module that takes them"
             )
         if labelled and not (pair and len(batch) > 1 and isinstance(batch[1], torch.Tensor)):
