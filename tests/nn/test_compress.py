@@ -103,7 +103,9 @@ def test_budgets_and_the_report():
     report = str(small.report)
     for word in ("fewer than 500 weights", "tucker", "svd", "outputs off by"):
         assert word in report
-    assert small.report.plot().get_axes()
+    left = small.report.plot().get_axes()[0]
+    assert left.get_xlim()[0] < min(layer.n_weights for layer in small.report.layers)
+    assert not any(label.get_text() for label in left.get_xticklabels(minor=True))
     again = lt.nn.compress(model, 0.15, inputs=loader)
     assert torch.equal(again(x), small(x))
     small.train()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -35,6 +36,9 @@ def compression(report: Any) -> Figure:
     left.barh(place, [e.n_weights_before for e in layers], color=_PALE, label="before")
     left.barh(place, [e.n_weights for e in layers], color=_INK, height=0.5, label="after")
     left.set_xscale("log")
+    least = min(e.n_weights for e in layers)
+    left.set_xlim(10.0 ** (math.ceil(math.log10(max(least, 1))) - 1))  # the shortest bar is seen
+    left.xaxis.set_minor_formatter("")  # labels between powers of ten overlap
     left.set_yticks(place, [e.name for e in layers])
     left.invert_yaxis()
     left.set_xlabel("weights")
