@@ -1,7 +1,8 @@
 """Compression of trained networks and layers beside plain truncation and tensorly-torch.
 
-Run with `python -m benchmarks.nn [layers] [kernel] [networks] [errors] [--first SEED] [--write]`;
-it prints Markdown tables of accuracy, errors and latency, and writes them into docs/benchmarks.md.
+Run with `python -m benchmarks.nn [layers] [kernel] [networks] [errors] [--first SEED] [--only NAME]
+[--write]`; it prints Markdown tables of accuracy, errors and latency, and writes their rows into
+docs/benchmarks.md.
 Networks on scikit-learn's digits (1,300 to train, 497 to test, Adam, five seeds): a perceptron
 64-256-128-10, and three convolutions of 32, 64 and 64 channels with 64 hidden units. On 5,000
 images of MNIST (4,000 to train, five seeds), read from the folder that LATENSOR_DATA names and
@@ -33,7 +34,7 @@ import torch
 from sklearn.datasets import load_digits
 
 import latensor as lt
-from benchmarks.tables import put
+from benchmarks.tables import put_rows
 from latensor.nn.statistics import measure
 from latensor.nn.truncation import truncated
 
@@ -183,7 +184,7 @@ def plain(model: Any, keep: float) -> Any:
 
 
 @functools.cache
-def networks(first: int) -> list[tuple[str, Images, list[Any], int, int]]:
+def networks(first: int, only: str) -> list[tuple[str, Images, list[Any], int, int]]:
     """Name, pictures, trained networks, number of inputs of calibration, and fine-tuning epochs."""
     trained = []
     small, large = digits(), mnist()
@@ -194,6 +195,8 @@ def networks(first: int) -> list[tuple[str, Images, list[Any], int, int]]:
     if large is not None:
         settings.append(("MNIST convolutions", large, pooled_convolutions, 3, 300, 5))
     for name, images, make, epochs, n_inputs, n_seeds in settings:
+        if only not in name:
+            continue
         found = []
         for seed in range(first, first + n_seeds):
             torch.manual_seed(seed)
@@ -267,7 +270,7 @@ def error_rows(name: str, images: Images, dense: list[Any], n: int) -> Iterator[
         yield f"| {name}, {keep:g} | {pairs[0]} | {pairs[1]} | {gain:.2f} |"
 
 
-def layer_table(_: int) -> Iterator[str]:
+def layer_table(*_: Any) -> Iterator[str]:
     """Forward and backward of single layers, beside the dense layer and tensorly-torch's."""
     yield "| layer, batch of 64 | dense ms | latensor ms | tensorly-torch ms |"
     yield "|---|---|---|---|"
@@ -332,7 +335,7 @@ def kernel(who: str) -> None:
     print(f"| {name} | {error:.4f} | {spent:.1f} | {peak:.2f} ({before:.2f} before) |", flush=True)
 
 
-def kernel_table(_: int) -> Iterator[str]:
+def kernel_table(*_: Any) -> Iterator[str]:
     """Each in a process of its own, for its peak of memory."""
     yield "| CP of rank 16, kernel (1024, 512, 3, 3, 3) | error | CPU s | peak GiB |"
     yield "|---|---|---|---|"
@@ -341,22 +344,22 @@ def kernel_table(_: int) -> Iterator[str]:
         yield subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def network_table(first: int) -> Iterator[str]:
+def network_table(first: int, only: str) -> Iterator[str]:
     """Compressed networks before and after fine-tuning."""
     yield (
         "| network, keep | dense | plain | `refine=0` | outputs | cross-entropy [worst loss] "
         "| after two epochs: dense, latensor | latency of dense, channels last | CPU s |"
     )
     yield "|---|---|---|---|---|---|---|---|---|"
-    for name, images, dense, n, epochs in networks(first):
+    for name, images, dense, n, epochs in networks(first, only):
         yield from compressed_rows(name, images, dense, n, epochs)
 
 
-def error_table(first: int) -> Iterator[str]:
+def error_table(first: int, only: str) -> Iterator[str]:
     """Output errors by layer, at equal ranks."""
     yield "| network, keep | plain, by layer | latensor, by layer | largest ratio |"
     yield "|---|---|---|---|"
-    for name, images, dense, n, _ in networks(first):
+    for name, images, dense, n, _ in networks(first, only):
         yield from error_rows(name, images, dense, n)
 
 
@@ -372,6 +375,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", default=list(TABLES))
     parser.add_argument("--first", type=int, default=0, help="the first of five seeds")
+    parser.add_argument("--only", default="", help="part of the name of a network")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--kernel", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -382,11 +386,11 @@ def main() -> None:
         return
     for part in options.parts:
         lines = []
-        for line in TABLES[part](options.first):
+        for line in TABLES[part](options.first, options.only):
             print(line, flush=True)
             lines.append(line)
         if options.write:
-            put(f"bench-nn-{part}", ["", *lines, ""])
+            put_rows(f"bench-nn-{part}", lines)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Compression of networks on which none of its settings were chosen.
 
 Run with `python -m benchmarks.nn_held_out [--first SEED] [--seeds N] [--only NAME] [--write]`, with
-the data in the folder that LATENSOR_DATA names; it prints a Markdown table and writes it into
+the data in the folder that LATENSOR_DATA names; it prints a Markdown table and writes its rows into
 docs/benchmarks.md. A residual network with batch normalization on 5,000 images of MNIST (4,000 to
 train), one-dimensional
 convolutions on Japanese vowels (270 sequences to train), a perceptron with GELU on pendigits, and
@@ -26,7 +26,7 @@ from torch import nn
 
 import latensor as lt
 from benchmarks.nn import KEEPS, Images, accuracy, latency, mnist, train
-from benchmarks.tables import put
+from benchmarks.tables import put_rows
 
 
 class Block(nn.Module):  # type: ignore[misc]
@@ -158,16 +158,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into the page")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    lines = [
+    lines = []
+    print(
         "| network, keep | dense | compressed [worst loss] | weights left | latency of dense, "
-        "channels last | CPU s |",
-        "|---|---|---|---|---|---|",
-    ]
+        "channels last | CPU s |\n|---|---|---|---|---|---|"
+    )
     for row in rows(options.first, options.seeds, options.only):
         print(row, flush=True)
         lines.append(row)
     if options.write:
-        put("bench-nn-held-out", ["", *lines, ""])
+        put_rows("bench-nn-held-out", lines)
 
 
 if __name__ == "__main__":

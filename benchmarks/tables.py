@@ -18,3 +18,11 @@ def put(name: str, lines: Iterable[str], page: Path = PAGE) -> None:
     body = "\n".join([start, *lines, stop])
     pattern = re.escape(start) + ".*?" + re.escape(stop)
     page.write_text(re.sub(pattern, lambda _: body, text, flags=re.DOTALL))
+
+
+def put_rows(name: str, lines: Iterable[str], page: Path = PAGE) -> None:
+    """Replace the rows of a table that have the same first cell; the others stay."""
+    start, stop = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before = page.read_text().split(start)[1].split(stop)[0].strip().splitlines()
+    new = {line.split(" | ")[0]: line for line in lines}
+    put(name, ["", *(new.get(line.split(" | ")[0], line) for line in before), ""], page)
