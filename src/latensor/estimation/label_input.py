@@ -84,7 +84,7 @@ class LabelledEstimator(ClassifierMixin):  # type: ignore[misc]
             except ValueError as error:
                 raise InvalidInputError(str(error)) from error
             except TypeError as error:
-                kinds = ", ".join(sorted({type(label).__name__ for label in labels}))
+                kinds = ", ".join(sorted({type(label).__name__ for label in np.asarray(y, object)}))
                 raise InvalidInputError(
                     f"y mixes labels of several types ({kinds}): remove missing ones, and give "
                     "all as strings or as numbers"
