@@ -304,7 +304,7 @@ def layer_table(*_: Any) -> Iterator[str]:
             for k, layer in enumerate(layers)
             if layer is not None
         }
-        found = fastest(calls, 30 if "1000" not in name else 5)
+        found = fastest(calls, 300 if "1000" not in name else 5)
         times = [f"{1000 * found[str(k)]:.2f}" if str(k) in found else "" for k in range(3)]
         yield f"| {name} | {' | '.join(times)} |"
 
