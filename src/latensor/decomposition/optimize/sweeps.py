@@ -75,6 +75,10 @@ class Sweeps:
         loss = self.problem.loss(factors, grams, product, mode)
         return Point(tuple(factors), grams, loss + self._penalty(grams))
 
+    def at(self, factors: Sequence[Array], loss: float) -> Point:
+        """The point of given factors whose loss is known."""
+        return Point(tuple(factors), tuple(self.problem.gram(f) for f in factors), loss)
+
     def sweep(self, point: Point) -> Point:
         """One update of every free mode; never raises the loss but by rounding."""
         problem = self.problem
