@@ -44,6 +44,24 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
     return finish_on_tensor(task, fit)
 
 
+def met_on_tensor(task: Task, core: Core, fit: Fit) -> Fit | None:
+    """A fit that meets the target after one sweep over the tensor; None where it does not.
+
+    Components too many describe noise, of which the tensor has more than its core: a sweep of the
+    tensor may get where a hundred steps in a swamp of the core do not.
+    """
+    monitor = task.monitor
+    if not core.overfitted or monitor.target is None or monitor.ended is not None:
+        return None
+    point = Sweeps(task.problem).sweep(_point(task, _expanded(task, core, fit)))
+    base, monitor.base = monitor.base, 0.0
+    if monitor.reached(point.loss):
+        ended = monitor.record(point.loss, lambda: assemble(task.data.reference, point.factors))
+        return Fit(point.factors, point.loss, ended or Status.TARGET_REACHED)
+    monitor.base = base
+    return None
+
+
 def better_on_tensor(task: Task, core: Core, fits: Sequence[Fit]) -> Fit:
     """Of fits of a core, each followed further, the one that is lowest after a sweep of the tensor.
 

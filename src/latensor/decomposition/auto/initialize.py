@@ -67,7 +67,10 @@ def initialize(core: Core) -> Fit:
     if len(trials) > 1:
         target = max(core.monitor.target_loss() - outside, 0.0)
         rule = StoppingRule(core.tol, _COMPARED_SWEEPS, 3, floor=target)
-        trials = [iterate(sweeps.extrapolated, point, rule)[0] for point in trials]
+        for number, point in enumerate(trials):
+            trials[number] = iterate(sweeps.extrapolated, point, rule)[0]
+            if 0.0 < target and trials[number].loss <= target:
+                return _expanded(core, trials[number], bases)
     return _expanded(core, min(trials, key=lambda p: p.loss), bases)
 
 
