@@ -89,6 +89,7 @@ def complete_entries(
     descend: Descend,
     decompose: Decompose,
     monitor: Monitor,
+    thorough: bool = True,
 ) -> Completion:
     """The best of several fits, until two agree that unseen entries do not contradict.
 
@@ -101,6 +102,7 @@ def complete_entries(
     descend : the local fit of some entries from given factors
     decompose : the transposed factors of a tensor without missing entries
     monitor : knows the target, and whether the search was ended from outside
+    thorough : bool, whether to look for a second fit that agrees with one that is not contradicted
     """
     enough = max(EXACT * observed.squared_norm, monitor.target_loss())
     candidates = _candidates(observed, rank, constraints, rng, descend, decompose)
@@ -114,6 +116,8 @@ def complete_entries(
             seen.append(candidate)
             yield candidate
 
+    # Without a search any fit will do that is not contradicted.
+    enough = enough if thorough else float(np.finfo(float).max)
     found = Multistart(SLOW, 2, enough=enough).search(first, others())
     best = found.state
     if best.contradicted:
