@@ -69,7 +69,7 @@ def initialize(core: Core) -> Fit:
         rule = StoppingRule(core.tol, _COMPARED_SWEEPS, 3, floor=target)
         for number, point in enumerate(trials):
             trials[number] = iterate(sweeps.extrapolated, point, rule)[0]
-            if 0.0 < target and trials[number].loss <= target:
+            if target > 0.0 and trials[number].loss <= target:
                 return _expanded(core, trials[number], bases)
     return _expanded(core, min(trials, key=lambda p: p.loss), bases)
 

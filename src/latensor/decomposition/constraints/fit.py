@@ -248,8 +248,10 @@ class _Sweeps:
         signs = np.ones(len(factors[0]))
         for constraint, factor in zip(self.by_mode, factors, strict=True):
             rows = factor.copy()
-            if not constraint.signed:
-                for j, row in enumerate(factor):
+            for j, row in enumerate(factor):
+                if constraint.signed:
+                    rows[j] = _direction(constraint, row)
+                else:
                     both = [_direction(constraint, sign * row) for sign in (1.0, -1.0)]
                     better = int(np.linalg.norm(both[1]) > np.linalg.norm(both[0]))
                     rows[j] = both[better]
