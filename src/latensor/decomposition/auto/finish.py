@@ -45,16 +45,20 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
 
 
 def met_on_tensor(task: Task, core: Core, fit: Fit) -> Fit | None:
-    """A fit that meets the target after one sweep over the tensor; None where it does not.
+    """A fit that meets the target after a few sweeps over the tensor; None where it does not.
 
-    Components too many describe noise, of which the tensor has more than its core: a sweep of the
-    tensor may get where a hundred steps in a swamp of the core do not.
+    Components too many describe noise, of which the tensor has more than its core: sweeps of the
+    tensor may get where a hundred steps in a swamp of the core do not. They are followed as long as
+    they are on course for the target.
     """
     monitor = task.monitor
     if not core.overfitted or monitor.target is None or monitor.ended is not None:
         return None
-    point = Sweeps(task.problem).sweep(_point(task, _expanded(task, core, fit)))
+    start = _point(task, _expanded(task, core, fit))
     base, monitor.base = monitor.base, 0.0
+    goal = monitor.target_loss()
+    rule = StoppingRule(task.tol, TRIAL_STEPS, 3, goal, beat=goal)
+    point, _ = iterate(Sweeps(task.problem).extrapolated, start, rule)
     if monitor.reached(point.loss):
         ended = monitor.record(point.loss, lambda: assemble(task.data.reference, point.factors))
         return Fit(point.factors, point.loss, ended or Status.TARGET_REACHED)
