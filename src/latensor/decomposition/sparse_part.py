@@ -16,7 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
-from latensor.decomposition.optimize.iteration import TRIAL_STEPS
+from latensor.decomposition.optimize.iteration import SLOW, TRIAL_STEPS
 from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
@@ -110,15 +110,18 @@ def _by_turns(
     history: list[float] = []
     status = Status.MAX_ITER
     best, places = result, np.zeros(0, dtype=np.intp)
-    rough = False  # whether the last fit was ended before it converged
+    rough = True  # whether the last fit was not meant to converge
     for _ in range(_TURNS):
         rest = tensor - to_host(result.tensor.to_dense())
         before, places = places, _largest(rest, count)
         values = rest.ravel()[places].copy()
         rest.ravel()[places] = 0.0
         residual = float(frobenius(np, rest)) / total
+        # The same entries once more after a fit that used up its iterations: what is left is slow.
+        same = np.array_equal(before, places)
+        swamp = same and not rough and result.status is Status.MAX_ITER
         gain = 1.0 - (residual / history[-1]) ** 2 if history and history[-1] else 1.0
-        done = bool(history) and gain <= _TOL
+        done = gain <= (SLOW if swamp else _TOL)
         history.append(residual)
         rows = np.stack(np.unravel_index(places, tensor.shape), axis=1)
         best = replace(result, residual=residual, sparse=SparseTensor(rows, values, tensor.shape))
@@ -131,7 +134,7 @@ def _by_turns(
         remainder = tensor.copy()
         remainder.ravel()[places] -= values
         # A fit need not converge while turns choose other entries.
-        rough = not done and not np.array_equal(before, places)
+        rough = not done and not same
         result = run(remainder, result.tensor, TRIAL_STEPS if rough else None)
     left_in = np.ones(tensor.size, dtype=bool)
     left_in[places] = False
