@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition import AlternatingLeastSquares, decompose
+from latensor.decomposition import AlternatingLeastSquares, Automatic, Status, decompose
 from latensor.decomposition.auto import automatic
 from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.optimize.sweeps import Sweeps
@@ -144,3 +144,15 @@ def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
     assert np.abs(result.weights).max() < 0.7 * np.abs(free.weights).max()
     assert np.abs(result.weights).max() < 12 * norm
     assert result.residual <= free.residual * (1 + 1e-3)
+
+
+def test_tolerances_act_on_masked_fits_and_no_second_start_is_asked_for_without_a_search():
+    rng = np.random.default_rng(8)
+    tensor = compose([rng.standard_normal((d, 2)) for d in (9, 8, 7)])
+    tensor = tensor + 0.5 * rng.standard_normal(tensor.shape)
+    mask = rng.random(tensor.shape) < 0.8
+    loose, tight = (decompose(tensor, 3, mask=mask, tol=tol) for tol in (1e-2, 1e-9))
+    assert loose.n_iter < tight.n_iter
+    one = decompose(tensor, 3, mask=mask, algorithm=Automatic(thorough=False))
+    assert one.status is not Status.UNCONFIRMED
+    assert one.residual == pytest.approx(tight.residual, rel=0.05)
