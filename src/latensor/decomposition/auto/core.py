@@ -99,7 +99,7 @@ class NoiseFloor:
         entries = prod(core_shape) - parameters(core_shape, rank)
         if not self.sharp or entries <= 0:
             return loss
-        return loss - self.variance * (entries - 3.0 * np.sqrt(2.0 * entries))
+        return loss - self.variance * (entries - 3.0 * float(np.sqrt(2.0 * entries)))
 
 
 @dataclass(frozen=True)
