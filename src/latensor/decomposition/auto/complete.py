@@ -68,6 +68,11 @@ class Candidate:
     contradicted: bool
 
     @property
+    def predicts_nothing(self) -> bool:
+        """Whether zeros would have met unseen entries as well, though none contradict the fit."""
+        return not self.contradicted and self.held_out_error >= 1.0
+
+    @property
     def loss(self) -> float:
         """That of the fit; infinite where unseen entries contradict it."""
         return np.inf if self.contradicted else self.fit.loss
@@ -115,6 +120,8 @@ def complete_entries(
         for candidate in candidates:
             seen.append(candidate)
             yield candidate
+            if sum(one.predicts_nothing for one in seen) >= _COMPARED:
+                return  # noise, of which other starts only find other optima
 
     # Without a search any fit will do that is not contradicted.
     enough = enough if thorough else float(np.finfo(float).max)
