@@ -121,8 +121,8 @@ bench-spark-ml: $(VENV)/.installed-dev  ## Spark ML's LDA and GaussianMixture be
 	$(BIN)/python -m benchmarks.spark_ml --write
 
 bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or, regressions and neural networks beside random starts
-	$(BIN)/python -m benchmarks.nonlinear --write
-	$(BIN)/python -m benchmarks.two_layer
+	$(BIN)/python -m benchmarks.nonlinear --seeds 20 --write
+	$(BIN)/python -m benchmarks.two_layer --seeds 20 --write
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(INSTALL) -e ".[bench-mixtures]"
