@@ -175,7 +175,7 @@ def row(gathered: Gathered, title: str) -> Iterator[str]:
 
 
 def warm_up() -> None:
-    our_network(lt.datasets.make_network(500, 4, 2, random_state=0), "sigmoid")
+    our_network(lt.datasets.make_network(5000, 4, 2, random_state=0), "sigmoid")
 
 
 if __name__ == "__main__":

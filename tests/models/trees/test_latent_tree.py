@@ -445,6 +445,20 @@ def test_a_collapsed_tree_is_a_model_like_others(tmp_path, model):
     assert set(given.intervals(X, n_groups=10, n_resamples=5)) == set(found)
 
 
+@pytest.mark.parametrize("model", ["hky", "gaussian"])
+def test_stars_of_four_leaves_are_not_called_stable(model):
+    verdicts = []
+    for shape in ("star", "random"):
+        for seed in range(20):
+            sample = lt.datasets.make_tree(500, 4, shape=shape, model=model, random_state=seed)
+            found = lt.LatentTree(refine=0, random_state=0).fit(sample.X).certificate_
+            verdicts.append(found.verdict)
+            if 0.95 <= found.weakest_support < 0.99:
+                assert "only inner edge" in str(found)
+    assert verdicts[:20].count("stable") <= 1
+    assert verdicts[20:].count("stable") >= 12
+
+
 def test_a_whole_star_is_certified():
     data = make_tree(1000, 6, shape="star", random_state=0)
     tree = lt.LatentTree(collapse=0.01, random_state=0).fit(data.X)
