@@ -295,6 +295,12 @@ def test_samples_come_from_the_tree():
             NotIdentifiableError,
             "column 8 of X never",
         ),
+        (
+            np.column_stack([SITES.X, np.full(600, -1)]),
+            {},
+            NotIdentifiableError,
+            "column 8 of X holds no symbol",
+        ),
         (1e200 * POINTS.X, {}, InvalidInputError, "smaller unit"),
         (np.where(POINTS.X > 3, np.nan, POINTS.X), {}, InvalidInputError, "NaN"),
         (SITES.X, {"shrinkage": -1}, InvalidInputError, "shrinkage=-1"),
