@@ -318,6 +318,25 @@ def test_one_regression_is_never_two_stable_ones(seed):
         assert certificate.verdict != "stable"
 
 
+@pytest.mark.parametrize("kind", ["skewed", "heavy", "parallel"])
+def test_noise_that_is_no_gaussian_is_not_two_regressions(kind):
+    verdicts = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1000, 4))
+        noise = {
+            "skewed": 0.3 * (rng.exponential(size=1000) - 1),
+            "heavy": 0.3 * rng.standard_t(2, 1000),
+            "parallel": 0.3 * rng.standard_normal(1000) + 1.5 * (rng.random(1000) < 0.4),
+        }[kind]
+        model = lt.MixtureOfRegressions(2, random_state=0).fit(X, X @ [1, 2, 0, 1.0] + noise)
+        verdicts.append(model.certificate_.verdict)
+        assert ("skewed or heavy-tailed" in " ".join(str(model.certificate_).split())) == (
+            kind != "parallel"
+        )
+    assert ("stable" in verdicts) == (kind == "parallel")
+
+
 def test_the_worth_of_a_component_is_what_the_likelihood_loses():
     made = lt.datasets.make_regressions(2000, 4, 2, random_state=0)
     two, one = (lt.MixtureOfRegressions(k, random_state=0).fit(made.X, made.y) for k in (2, 1))
