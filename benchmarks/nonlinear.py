@@ -53,7 +53,7 @@ NETWORKS = (
     (100, 10, 1_000_000, 0.05, 1, 0, 0),
 )
 # Patients; seeds, of which so many with one and with ten starts.
-SYMPTOMS = ((20_000, 2, 1, 0), (200_000, 1, 0, 0))
+SYMPTOMS = ((20_000, 1, 1, 0), (200_000, 1, 0, 0))
 # Data, causes.
 REAL = (
     ("nltcs", 3),

@@ -465,6 +465,16 @@ def test_stars_of_four_leaves_are_not_called_stable(model):
     assert verdicts[20:].count("stable") >= 12
 
 
+def test_three_leaves_without_correlations_are_not_called_stable():
+    verdicts = []
+    for seed in range(20):
+        X = np.random.default_rng(seed).standard_normal((500, 3))
+        verdicts.append(lt.LatentTree().fit(X).certificate_.verdict)
+    assert verdicts.count("stable") <= 1
+    sample = lt.datasets.make_tree(500, 3, model="gaussian", random_state=0)
+    assert lt.LatentTree().fit(sample.X).certificate_.verdict == "stable"
+
+
 def test_a_whole_star_is_certified():
     data = make_tree(1000, 6, shape="star", random_state=0)
     tree = lt.LatentTree(collapse=0.01, random_state=0).fit(data.X)

@@ -80,6 +80,8 @@ class TreeCertificate(Findings):
     @finding("Distances")
     def _saturation(self) -> Said:
         text = f"{100 * self.saturated:.3g} % of the pairs of leaves are too far apart to measure."
+        if self.n_leaves <= 3 and self.saturated > 0:
+            return CAUTION, text + " Every edge of so few leaves needs all of them."
         if self.saturated < 0.5:
             return GOOD, text
         return CAUTION, text + " Lengths deep in the tree are uncertain."
