@@ -139,7 +139,7 @@ bench-graphs: $(VENV)/.installed-dev  ## Communities beside regularized spectral
 	$(BIN)/python -m benchmarks.graphs --write
 
 bench-trees: $(VENV)/.installed-dev  ## Latent trees beside neighbour joining
-	$(BIN)/python -m benchmarks.trees --first 30 --write
+	$(BIN)/python -m benchmarks.trees --first 50 --write
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache
