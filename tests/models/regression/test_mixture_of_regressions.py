@@ -308,6 +308,15 @@ def test_components_that_moments_do_not_show_are_told():
     assert lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_.n_seen == 2
 
 
+def test_components_outside_the_subspace_of_the_moments_are_found():
+    data = lt.datasets.make_regressions(8000, 10, 7, noise=0.05, random_state=2)
+    model = lt.MixtureOfRegressions(7, random_state=0).fit(data.X, data.y)
+    assert model.certificate_.n_seen < 7
+    assert model.certificate_.n_starts >= 3
+    gaps = np.linalg.norm(data.coef[:, None] - model.coef_[None], axis=2)
+    assert gaps.min(axis=1).max() < 0.05
+
+
 @pytest.mark.parametrize("seed", [700, 702, 703, 705])
 def test_one_regression_is_never_two_stable_ones(seed):
     # Of twenty fits with a component too many, three were called stable.
