@@ -221,8 +221,16 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         reached: list[Reached[RegressionMixtureState]] = []
         for number in range(max(self.n_init, 1)):
             start = self.drawn(frame["count"], spread, search_.rng)
-            settings = {"max_iter": _PASSES, "tol": _WHOLE_LEFT, "prepared": True}
-            reached.append(em(search_.fold, search_.family, start, **settings))
+            reached.append(
+                em(
+                    search_.fold,
+                    search_.family,
+                    start,
+                    max_iter=_PASSES,
+                    tol=_WHOLE_LEFT,
+                    prepared=True,
+                )
+            )
             values = [each.log_likelihood for each in reached]
             agreed = sum(value > max(values) - _SAME for value in values)
             if agreed >= 2 and number + 1 >= _WHOLE:
