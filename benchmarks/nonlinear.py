@@ -44,16 +44,16 @@ from latensor.sources.shards import Source
 # Features, causes, samples, mean prior; seeds, of which so many with one and with ten starts.
 NETWORKS = (
     (50, 5, 10_000, 0.1, 10, 10, 10),
-    (50, 5, 100_000, 0.1, 10, 5, 1),
-    (50, 10, 100_000, 0.05, 5, 2, 0),
-    (100, 10, 10_000, 0.05, 7, 7, 5),
-    (100, 10, 100_000, 0.05, 6, 5, 1),
-    (100, 20, 10_000, 0.05, 5, 1, 0),
-    (100, 20, 100_000, 0.05, 2, 0, 0),
+    (50, 5, 100_000, 0.1, 10, 10, 2),
+    (50, 10, 100_000, 0.05, 10, 10, 1),
+    (100, 10, 10_000, 0.05, 10, 10, 10),
+    (100, 10, 100_000, 0.05, 10, 10, 1),
+    (100, 20, 10_000, 0.05, 10, 10, 1),
+    (100, 20, 100_000, 0.05, 3, 1, 0),
     (100, 10, 1_000_000, 0.05, 1, 0, 0),
 )
 # Patients; seeds, of which so many with one and with ten starts.
-SYMPTOMS = ((20_000, 1, 1, 0), (200_000, 1, 0, 0))
+SYMPTOMS = ((20_000, 10, 3, 0), (200_000, 2, 1, 0))
 # Data, causes.
 REAL = (
     ("nltcs", 3),
@@ -68,10 +68,10 @@ REGRESSIONS = (
     (20, 5, 10_000, 0.2, 10, 10, 3),
     (20, 8, 20_000, 0.1, 10, 10, 1),
     (20, 10, 30_000, 0.1, 20, 10, 1),
-    (20, 15, 40_000, 0.05, 2, 2, 0),
+    (20, 15, 40_000, 0.05, 10, 10, 1),
 )
 # Features, logistic regressions of length 3, samples, seeds.
-LOGISTIC = ((10, 3, 20_000, 10), (10, 3, 200_000, 3), (20, 3, 200_000, 3))
+LOGISTIC = ((10, 3, 20_000, 10), (10, 3, 200_000, 10), (20, 3, 200_000, 10))
 # A cause or a regression is found if nothing but noise is between it and the truth.
 _COSINE, _DISTANCE = 0.95, 0.2
 

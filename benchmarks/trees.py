@@ -197,11 +197,10 @@ def judged_support(values: Any, right: Any) -> str:
     Of inner edges with their support; two edges of one support count as half ordered.
     """
     gaps = values[right][:, None] - values[~right][None]
-    area = ((gaps > 0) + 0.5 * (gaps == 0)).mean() if gaps.size else np.nan
+    area = f"{((gaps > 0) + 0.5 * (gaps == 0)).mean():.3f}" if gaps.size else "-"
     sure = values >= 0.95
-    return (
-        f"{area:.3f}, {((values - right) ** 2).mean():.3f}, {sure.sum()}: {right[sure].mean():.3f}"
-    )
+    found = f"{sure.sum()}: {right[sure].mean():.3f}" if sure.any() else "0"
+    return f"{area}, {((values - right) ** 2).mean():.3f}, {found}"
 
 
 def supports(seeds: range) -> Iterator[str]:
