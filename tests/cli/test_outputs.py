@@ -1,5 +1,7 @@
 """Files of the commands: written before anything is printed, never over something precious."""
 
+import atexit
+import gc
 import importlib.util
 import io
 import os
@@ -261,3 +263,26 @@ def test_a_terminal_is_told_of_compiling_once(monkeypatch, capsys):
     with announce_compiling():
         assert double(1.5) == 3.0
     assert NOTICE not in capsys.readouterr().err
+
+
+def test_a_terminal_is_told_before_a_command_is_imported(monkeypatch, capsys):
+    shown = []
+
+    def look(name):
+        shown.append(capsys.readouterr().err)
+        return import_module(name)
+
+    monkeypatch.setattr("latensor.cli.import_module", look)
+    for is_terminal in (True, False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda on=is_terminal: on, raising=False)
+        assert main.get_command(None, "compile").name == "compile"
+        # The word is taken away again.
+        shown.append(capsys.readouterr().err.strip(" "))
+    assert shown == ["starting ...", "\r            \r", "", ""]
+
+
+def test_a_process_ends_without_a_last_search_for_garbage(monkeypatch):
+    registered = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    CliRunner().invoke(main, ["fit", "--list"])
+    assert registered == [gc.freeze]
