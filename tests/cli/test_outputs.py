@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
+from types import ModuleType
 
 import numba
 import numpy as np
@@ -228,6 +229,19 @@ def test_an_interruption_while_importing_is_quiet(monkeypatch):
     result = CliRunner().invoke(main, ["fit", "pca", "x.csv"])
     assert result.exit_code == 130
     assert result.stderr == "Interrupted.\n"
+
+
+def test_an_interruption_of_the_first_imports_is_quiet(monkeypatch, capsys):
+    class Interrupted(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    start = import_module("latensor.__main__").main
+    monkeypatch.setitem(sys.modules, "latensor.cli", Interrupted("latensor.cli"))
+    with pytest.raises(SystemExit) as ended:
+        start()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
 
 
 @pytest.mark.skipif(shutil.which("head") is None, reason="needs head")
