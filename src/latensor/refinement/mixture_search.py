@@ -159,10 +159,10 @@ def search(
         state, value, n_moves = split_and_merge(family, sample, state)  # type: ignore
     ranked = sorted(tried, key=rank) if alternatives else []
     others = [tried[name][0] for name in ranked if name != best]
-    return Search(state, value, best, values, n_moves, _alternative(family, sample, state, others))
+    return Search(state, value, best, values, n_moves, alternative(family, sample, state, others))
 
 
-def _alternative(
+def alternative(
     family: Family[State], sample: Batch, state: State, others: list[State]
 ) -> State | None:
     """The first of other states that EM brings near to one and leaves another."""
@@ -178,9 +178,9 @@ def _alternative(
     for other in others:
         # EM has not ended yet: twice as far behind as makes a difference.
         if is_near(other, 2 * ERRORS):
-            alternative = passes(family, sample, other, 3 * _SECOND_PASSES, accelerate=True)[0]
-            if is_near(alternative, ERRORS) and not family.collapsed(alternative, weight).any():
-                return alternative
+            near = passes(family, sample, other, 3 * _SECOND_PASSES, accelerate=True)[0]
+            if is_near(near, ERRORS) and not family.collapsed(near, weight).any():
+                return near
     return None
 
 

@@ -286,3 +286,14 @@ def test_no_pass_keeps_the_starting_values(capsys):
         model.fit(SYMBOLS.X, SYMBOLS.lengths)
     order = match(SYMBOLS.emissionprob, model.emissionprob_)
     np.testing.assert_allclose(model.emissionprob_, SYMBOLS.emissionprob[order], atol=1e-12)
+
+
+def test_parameters_set_in_vain_are_said_once():
+    rows = np.random.default_rng(0).standard_normal((100, 2))
+    model = lt.GaussianHMM(2, random_state=0)
+    model.startprob_ = np.array([0.5, 0.5])
+    with pytest.warns(UserWarning, match="startprob_ was set before fit and will be overwritten"):
+        model.fit(rows)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        model.fit(rows)

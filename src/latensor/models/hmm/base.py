@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
@@ -176,6 +177,7 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
     # ------------------------------------------------------------------ inside
     def _begin(self) -> None:
         self._given_values = self._starting_values()
+        self._warn_overwritten()
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         return sequence_source(
@@ -234,6 +236,18 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
         if "t" in found:
             found["t"] = check_stochastic(found["t"], (int(k), int(k)), "transmat_")
         return found
+
+    def _warn_overwritten(self) -> None:
+        """Say which parameters were set by hand in vain."""
+        if self._has_started() or self.__dict__.get("_is_loaded"):
+            return  # they are those of the fit before
+        for letter, name in self._letters.items():
+            if letter in self.init_params and name in self.__dict__:
+                warnings.warn(
+                    f"{name} was set before fit and will be overwritten: leave {letter!r} out of "
+                    f"init_params={self.init_params!r} to start from it",
+                    stacklevel=4,
+                )
 
     def _given_start(self) -> Mapping[str, Array]:
         values: Mapping[str, Array] = self.__dict__.get("_given_values", {})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -39,8 +39,8 @@ from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.mixture_moves import passes
+from latensor.refinement.mixture_search import ANOTHER, alternative, compared, search, starts_of
 from latensor.refinement.mixture_search import Search as Found
-from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Rows on which starts are compared: enough for components of a tenth of the average weight.
@@ -51,8 +51,9 @@ _ROWS_PER_COMPONENT_AND_FEATURE = 60
 _FEATURES_PER_COMPONENT = 2
 # The third central moment of means in a common covariance is unique from five components on.
 _FEWEST_TIED = 5
-# Times that unobserved entries are drawn from the mixture found so far, and starts tried on them.
-_ROUNDS_OF_DRAWS = 3
+# Searches with unobserved entries, at most, until two find the same optimum. With half of the
+# entries (d 8, k 5, n 3,000) one of three draws was wrong in 5 of 16 data sets, these in none.
+_SEARCHES_UNOBSERVED = 6
 # Passes by which starts with unobserved entries are compared: EM is slow there.
 _PASSES_UNOBSERVED = 30
 
@@ -262,7 +263,7 @@ class GaussianModel(Model[MixtureState]):
                 raise NotIdentifiableError(self._why_no_moments(count, missing))
             return Start(search_.state), 0.0
         if missing:
-            found = self._search_unobserved(family, sample, points, count, rng)
+            found = self._search_until_agreed(family, sample, points, count, rng)
         else:
             coordinates = Coordinates.of(family, sample, points)
             few = self._trusted(frame, search_)
@@ -270,6 +271,26 @@ class GaussianModel(Model[MixtureState]):
             found = search(family, points, starts, alternatives=True)
         start = Start(found.state, found.start, found.n_moves, {"alternative": found.alternative})
         return start, found.log_likelihood
+
+    def _search_until_agreed(
+        self,
+        family: GaussianFamily,
+        sample: Batch,
+        points: Points,
+        count: int,
+        rng: np.random.Generator,
+    ) -> Found[MixtureState]:
+        """The best of searches with unobserved entries, until another one has found it too."""
+        found: list[Found[MixtureState]] = []
+        for _ in range(_SEARCHES_UNOBSERVED if count > 1 else 1):
+            found.append(self._search_unobserved(family, sample, points, count, rng))
+            found.sort(key=lambda each: -each.log_likelihood)
+            best, *others = found
+            gaps = [compared(family, points, best.state, each.state) for each in others]
+            if any(gap.fraction <= ANOTHER for gap in gaps):
+                break
+        states = [each.state for each in others]
+        return replace(best, alternative=alternative(family, points, best.state, states))
 
     def _search_unobserved(
         self,
@@ -280,22 +301,21 @@ class GaussianModel(Model[MixtureState]):
         rng: np.random.Generator,
     ) -> Found[MixtureState]:
         """Starts on imputed rows, first of one Gaussian, then drawn from the mixture found."""
-        weight = points.weight
         starts = imputed_starts(family, sample, count, rng)
-        best = search(family, points, starts, move=False, n_passes=_PASSES_UNOBSERVED)
-        for _ in range(_ROUNDS_OF_DRAWS if count > 1 else 0):
-            rows = drawn_rows(family, best.state, sample, rng)
-            complete = Batch((rows,), sample.weights, sample.keys)
-            filled = family.prepare(complete)
-            starts = starts_of(
-                family, Coordinates.of(family, complete, filled), count, rng, {"best": best.state}
-            )
-            found = search(family, filled, starts)
-            name = best.start if found.start == "best" else f"{found.start}, imputed"
-            state, value = passes(family, points, found.state, _PASSES_UNOBSERVED, accelerate=True)
-            if value > best.log_likelihood and not family.collapsed(state, weight).any():
-                best = Found(state, value, name, best.values, found.n_moves)
-        return best
+        first = search(family, points, starts, move=False, n_passes=_PASSES_UNOBSERVED)
+        if count == 1:
+            return first
+        rows = drawn_rows(family, first.state, sample, rng)
+        complete = Batch((rows,), sample.weights, sample.keys)
+        filled = family.prepare(complete)
+        coordinates = Coordinates.of(family, complete, filled)
+        starts = starts_of(family, coordinates, count, rng, {"first": first.state})
+        found = search(family, filled, starts)
+        name = first.start if found.start == "first" else f"{found.start}, imputed"
+        state, value = passes(family, points, found.state, _PASSES_UNOBSERVED, accelerate=True)
+        if value <= first.log_likelihood or family.collapsed(state, points.weight).any():
+            return first
+        return Found(state, value, name, first.values, found.n_moves)
 
     def _trusted(self, frame: Frame, search_: Search[MixtureState]) -> bool:
         return search_.state is not None and self.covariance_type != TIED
