@@ -101,9 +101,9 @@ class ICACertificate(Findings):
         count = len(self.unidentifiable)
         if count and self.in_halves > 0:
             return GOOD, (
-                f"by their kurtosis sources {listed(self.unidentifiable)} may be Gaussian, but "
-                "they are not in the half of the samples that did not find them, by kurtosis and "
-                "skewness."
+                f"by its kurtosis source {listed(self.unidentifiable)} may be Gaussian, but that "
+                "is refuted in the half of the samples that did not find it, by kurtosis and "
+                "skewness, or it repeats itself."
             )
         if count == 0:
             weakest = int(np.argmin(np.abs(self.kurtosis)))
