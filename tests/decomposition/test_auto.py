@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from latensor.decomposition import AlternatingLeastSquares, GaussNewton, Status, decompose
-from latensor.decomposition.auto.core import component_costs
+from latensor.decomposition.auto.core import NoiseFloor, component_costs
 from latensor.decomposition.optimize.problem import DenseProblem, multiply_mode, squared_norm
 from latensor.decomposition.optimize.starts import (
     leading_part,
@@ -465,3 +465,26 @@ def test_the_tensor_decides_between_two_fits_of_its_core(monkeypatch, favoured):
     monkeypatch.setattr(pipeline, "improved", other)
     assert abs(decompose(tensor, 3, random_state=0).residual - best) < 1e-9
     assert converged
+
+
+def test_components_too_many_meet_a_target_on_the_tensor():
+    rng = np.random.default_rng(6)
+    factors = [np.linalg.qr(rng.standard_normal((40, 3)))[0] for _ in range(3)]
+    tensor = compose(factors, [3.0, 2.0, 1.5]) + 1e-3 * rng.standard_normal((40, 40, 40))
+    whole = decompose(tensor, 9)
+    met = decompose(tensor, 9, target=1.002 * whole.residual)
+    assert met.status is Status.TARGET_REACHED
+    assert met.residual <= 1.002 * whole.residual
+    assert met.residual == pytest.approx(relative_error(met, tensor), abs=1e-10)
+    assert met.history[-1] == pytest.approx(met.residual, rel=1e-9)
+    assert met.n_iter < whole.n_iter
+
+
+def test_what_is_beyond_noise_is_what_a_component_could_have():
+    floor = NoiseFloor((50, 50, 50), 2.0, sharp=True)
+    entries = 20**3 - 20 * 58
+    noise = 2.0 * entries
+    assert floor.beyond_noise(noise, (20, 20, 20), 20) < 0.1 * noise
+    assert floor.beyond_noise(noise + 500.0, (20, 20, 20), 20) > 500.0
+    # A core with spare directions does not tell how much of it is noise.
+    assert NoiseFloor((50, 50, 50), 2.0).beyond_noise(noise, (20, 20, 20), 20) == noise

@@ -22,6 +22,9 @@ ALL = {
     "curvature": C.Smooth(0.5),
     "sparse": C.Sparse(0.7),
     "sparse, nonnegative": C.Sparse(0.7, nonnegative=True),
+    "few components": C.FewComponents(0.7),
+    "few entries": C.FewEntries(3),
+    "few entries, nonnegative": C.FewEntries(2, nonnegative=True),
 }
 COLUMNS = arrays(
     np.float64, st.integers(1, 12), elements=st.floats(-100, 100, allow_subnormal=False)
@@ -94,6 +97,8 @@ PAIRS = [
     {0: C.Simplex(), 1: C.Simplex(), 2: C.Simplex()},
     {0: C.Sparse(0.001), 1: C.Smooth(0.1, order=1)},
     {2: C.Unimodal()},
+    {0: C.FewComponents(0.001), 1: C.Unimodal()},
+    {0: C.FewEntries(11), 1: C.FewEntries(35, nonnegative=True)},
 ]
 
 
@@ -115,6 +120,24 @@ def test_results_are_exactly_feasible_and_the_loss_never_rises(constraints, frac
     assert found.residual < 0.1
     assert lt.match(truth, found).score > 0.98
     assert np.all(np.diff(np.abs(found.weights)) <= 1e-9 * abs(found.weights[0]))
+
+
+def test_few_components_leave_those_out_that_add_little_and_few_entries_find_the_support():
+    rng = np.random.default_rng(2)
+    sparse = np.zeros((20, 3))
+    for column, rows in zip(sparse.T, ([1, 4, 7], [8, 9, 2], [15, 1, 18]), strict=True):
+        column[rows] = rng.uniform(1.0, 2.0, 3) * rng.choice([-1, 1], 3)
+    truth = lt.CPTensor(None, (sparse, rng.standard_normal((9, 3)), rng.standard_normal((8, 3))))
+    exact = truth.to_dense()
+    tensor = exact + 0.05 * np.abs(exact).mean() * rng.standard_normal(exact.shape)
+    found = lt.decompose(tensor, 3, constraints={0: C.FewEntries(3)})
+    assert lt.match(truth, found).score > 0.99
+    assert np.count_nonzero(found.factors[0]) == 9
+    fewer = lt.decompose(tensor, 5, constraints={2: C.FewComponents(0.05)})
+    assert np.count_nonzero(fewer.weights) == 3
+    assert fewer.residual < 0.1
+    with pytest.raises(lt.InvalidInputError, match="count=0"):
+        C.FewEntries(0)
 
 
 def test_constraints_bring_the_components_back_where_freedom_does_not():

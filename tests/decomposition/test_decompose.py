@@ -355,3 +355,19 @@ def test_factors_that_no_memory_holds_are_refused():
     tensor = SparseTensor(indices, np.ones(2), (1_000_000_000, 2, 2))
     with pytest.raises(InvalidInputError, match=r"3,000,000,012 entries.*indices that occur"):
         decompose(tensor, 3)
+
+
+def test_a_model_is_applied_to_new_samples_by_fixing_the_other_modes():
+    tensor, factors = planted(4, (9, 6, 5), 2)
+    model = decompose(tensor, 2)
+    more = np.random.default_rng(5).standard_normal((13, 2))
+    new = compose([more, *factors[1:]])
+    for start in (model, model.tensor.to_tensorly(), model.tensor.to_pyttb()):
+        found = decompose(new, 2, init=start, fixed_modes=(1, 2))
+        assert found.residual < 1e-10
+        np.testing.assert_array_equal(found.factors[1], model.factors[1])
+    assert model.factors[0].shape == (9, 2)
+    with pytest.raises(InvalidInputError, match="init has shape"):
+        decompose(new, 2, init=model, fixed_modes=(0,))
+    with pytest.raises(InvalidInputError, match="init has shape"):
+        decompose(new, 2, init=model)

@@ -1,12 +1,12 @@
 import numpy as np
 import pytest
 
-from latensor.decomposition import AlternatingLeastSquares, decompose
-from latensor.decomposition.auto import automatic
+from latensor.decomposition import AlternatingLeastSquares, Automatic, Status, decompose
+from latensor.decomposition.auto import automatic, complete
 from latensor.decomposition.optimize.masked import observe
 from latensor.decomposition.optimize.sweeps import Sweeps
 from latensor.decomposition.setup import as_tensor
-from latensor.exceptions import InvalidInputError
+from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors import SparseTensor
 
 from .planted import compose, planted, relative_error
@@ -144,3 +144,27 @@ def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
     assert np.abs(result.weights).max() < 0.7 * np.abs(free.weights).max()
     assert np.abs(result.weights).max() < 12 * norm
     assert result.residual <= free.residual * (1 + 1e-3)
+
+
+def test_tolerances_act_on_masked_fits_and_no_second_start_is_asked_for_without_a_search():
+    rng = np.random.default_rng(8)
+    tensor = compose([rng.standard_normal((d, 2)) for d in (9, 8, 7)])
+    tensor = tensor + 0.5 * rng.standard_normal(tensor.shape)
+    mask = rng.random(tensor.shape) < 0.8
+    loose, tight = (decompose(tensor, 3, mask=mask, tol=tol) for tol in (1e-2, 1e-9))
+    assert loose.n_iter < tight.n_iter
+    one = decompose(tensor, 3, mask=mask, algorithm=Automatic(thorough=False))
+    assert one.status is not Status.UNCONFIRMED
+    assert one.residual == pytest.approx(tight.residual, rel=0.05)
+
+
+def test_noise_that_no_start_predicts_is_not_searched_to_the_end(monkeypatch):
+    begin, drawn = complete.observed_start, []
+    monkeypatch.setattr(complete, "observed_start", lambda *given: drawn.append(1) or begin(*given))
+    rng = np.random.default_rng(201)
+    tensor = rng.standard_normal((10, 11, 12))
+    with pytest.warns(ConvergenceWarning):
+        found = decompose(tensor, 3, mask=rng.random(tensor.shape) < 0.8)
+    assert found.held_out_error >= 1.0
+    assert found.status is Status.UNCONFIRMED
+    assert len(drawn) < complete.STARTS

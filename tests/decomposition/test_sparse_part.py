@@ -78,3 +78,12 @@ def test_masks_and_sparse_tensors_are_refused():
         lt.decompose(tensor, 2, sparsity=3, mask=np.ones(tensor.shape, dtype=bool))
     with pytest.raises(lt.InvalidInputError, match="not a SparseTensor"):
         lt.decompose(lt.SparseTensor.from_dense(tensor), 2, sparsity=3)
+
+
+def test_turns_end_where_fits_to_the_same_entries_use_up_their_iterations():
+    rng = np.random.default_rng(9)
+    matrix = rng.standard_normal((9, 2)) @ rng.standard_normal((2, 3))
+    matrix += 0.1 * rng.standard_normal(matrix.shape)
+    found = lt.decompose(matrix, 2, nonnegative=(0,), sparsity=1, max_iter=40)
+    assert len(found.history) < 100  # the limit
+    assert np.all(np.diff(found.history) <= 1e-12)

@@ -251,3 +251,15 @@ def test_starts_may_be_tucker_tensors_of_other_libraries(origin):
     for options in ({}, {"fixed_modes": (0,)}):
         found = lt.tucker(tensor, 2, init=given, **options)
         assert found.residual == lt.tucker(tensor, 2, init=start, **options).residual
+
+
+def test_a_start_may_be_factors_alone():
+    rng = np.random.default_rng(0)
+    truth = lt.TuckerTensor(
+        rng.standard_normal((2, 3, 2)),
+        tuple(np.linalg.qr(rng.standard_normal((d, r)))[0] for d, r in ((5, 2), (6, 3), (4, 2))),
+    )
+    found = lt.tucker(truth.to_dense(), (2, 3, 2), init=list(truth.factors), max_iter=3)
+    assert found.residual < 1e-10
+    with pytest.raises(lt.InvalidInputError, match="init must be"):
+        lt.tucker(np.abs(truth.to_dense()), 2, init=list(truth.factors), nonnegative=True)

@@ -252,3 +252,16 @@ def test_integers_become_floats_and_precisions_are_promoted(library, rng):
         assert str(result.dtype).endswith("float64")
     mixed = lt.CPTensor(library.array([1.0, 2.0], "float32"), tuple(double))
     assert str(mixed.to_dense().dtype).endswith("float64")
+
+
+def test_inner_products_over_some_modes_are_those_of_tensordot(library):
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((2, 3, 4)), rng.standard_normal((3, 4, 5))
+    found = np.asarray(library.host(lt.inner(*library.arrays([a, b]), n_modes=2)))
+    np.testing.assert_allclose(found, np.tensordot(a, b, 2), rtol=1e-4)
+    with pytest.raises(lt.InvalidInputError, match="must be the first of b"):
+        lt.inner(a, b, n_modes=1)
+    with pytest.raises(lt.InvalidInputError, match="n_modes=4 must be an integer from 1 to 3"):
+        lt.inner(a, b, n_modes=4)
+    with pytest.raises(lt.InvalidInputError, match="needs a dense array"):
+        lt.inner(lt.SparseTensor.from_dense(a), b, n_modes=1)

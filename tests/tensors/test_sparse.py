@@ -342,3 +342,15 @@ def test_product_with_an_array_is_not_defined():
         TENSOR * np.ones(3)
     with pytest.raises(TypeError):
         TENSOR * TENSOR
+
+
+@pytest.mark.parametrize("shape", [(7, 5, 9), (3_000_000, 4_000_000, 2_000_000)])
+def test_rows_are_sorted_stably_by_any_modes(shape):
+    rng = np.random.default_rng(0)
+    rows = np.stack([rng.integers(0, min(d, 9), 400) for d in shape], axis=1)
+    values = np.arange(400.0)
+    for modes in ([2, 0, 1], [1], [0, 2]):
+        found, kept = coordinates.sort_rows(rows, values, modes, shape)
+        order = np.lexsort([rows[:, mode] for mode in reversed(modes)])
+        np.testing.assert_array_equal(found, rows[order])
+        np.testing.assert_array_equal(kept, values[order])

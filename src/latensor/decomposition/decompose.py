@@ -44,7 +44,6 @@ from latensor.decomposition.scale import (
 )
 from latensor.decomposition.setup import (
     ONE_THREAD,
-    as_cp,
     as_problem,
     as_tensor,
     check_rank,
@@ -52,6 +51,7 @@ from latensor.decomposition.setup import (
     of_same_kind,
     stated_residual,
     warn_of_zero,
+    with_free_modes,
 )
 from latensor.decomposition.sparse_part import with_sparse_part
 from latensor.exceptions import InvalidInputError
@@ -128,14 +128,16 @@ def decompose(
     symmetric : bool, fit one factor that all modes share; the tensor must be symmetric
     nonnegative : bool, keep every factor at or above zero; or the modes whose factors to keep so
     constraints : dict from modes to values of `lt.constraints`: `Unimodal()`, `Monotone()`,
-        `Smooth(10.0)`, `Sparse(0.1)`, `Simplex()`, `Nonnegative()`. Columns satisfy them exactly
+        `Smooth(10.0)`, `Sparse(0.1)`, `Simplex()`, `Nonnegative()`, `FewEntries(3)`,
+        `FewComponents(0.01)`. Columns satisfy them exactly
     sparsity : int or float, the number or fraction of entries of a sparse component that is fitted
         beside the CP tensor: gross errors, glitches, single events. The result holds it as `sparse`
     mask : array of truth values, True where an entry was observed; the others are not fitted, and
         may be NaN. For a SparseTensor a SparseTensor whose stored entries are the observed ones
     init : CPTensor, Decomposition, CP tensor of TensorLy or pyttb, or pair (weights, factors) to
         start from; never changed
-    fixed_modes : modes whose factors stay exactly as in `init`
+    fixed_modes : modes whose factors stay exactly as in `init`. Other modes may be longer or
+        shorter than those of an `init` object, which applies a model to new samples
     ridge : float, penalty on the squared norm of the factors
     tol : float, relative decrease of the squared residual that counts as progress
     target : float, stop as soon as the relative residual is known to be at most this
@@ -186,14 +188,15 @@ def decompose(
     plain = isinstance(algorithm, str) and algorithm == "auto" and init is None and mask is None
     plain = plain and all(settings[name] is None for name in free)
     chosen = _configured(_chosen(algorithm, symmetric), settings)
+    rng = generator(random_state)
     if init is not None:
-        start = CPTensor(*of_same_kind(as_cp(init, tuple(data.shape), rank), data.reference))
+        given = with_free_modes(init, tuple(data.shape), rank, fixed_modes, rng)
+        start = CPTensor(*of_same_kind(given, data.reference))
         init = scaled_start(start, scale, problem.squared_norm**0.5)
     arguments = {"init": init, "mask": mask}
     arguments = {name: value for name, value in arguments.items() if value is not None}
     for name in arguments:
         _require_argument(chosen, name)
-    rng = generator(random_state)
     small = prod(data.shape) <= ONE_THREAD
     with watched(callback, progress) as watcher, one_blas_thread(small):
         watching = watcher if scale == 1.0 or watcher is None else _at_true_scale(watcher, scale)

@@ -160,6 +160,28 @@ def as_cp(init: object, shape: tuple[int, ...], rank: int, name: str = "init") -
     return cp
 
 
+def with_free_modes(
+    init: object,
+    shape: tuple[int, ...],
+    rank: int,
+    fixed_modes: Sequence[int],
+    rng: np.random.Generator,
+) -> CPTensor:
+    """A start whose fixed modes fit the tensor: factors of other modes that do not are drawn anew.
+
+    So a model is applied to new samples: their mode is free, the others are fixed.
+    """
+    given: Any = from_pyttb(init) if type(init).__module__.split(".")[0] == "pyttb" else init
+    if not fixed_modes or not hasattr(given, "factors"):
+        return as_cp(given, shape, rank)
+    fixed = {check_mode(mode, len(shape), "fixed_modes") for mode in fixed_modes}
+    factors = list(given.factors)
+    for mode, factor in enumerate(factors[: len(shape)]):
+        if mode not in fixed and factor.shape[0] != shape[mode]:
+            factors[mode] = like(rng.standard_normal((shape[mode], rank)), factor)
+    return as_cp((given.weights, factors), shape, rank)
+
+
 def of_same_kind(cp: CPTensor, reference: Array, name: str = "init") -> CPTensor:
     """A start that is complex where the tensor is; a complex one for a real tensor is refused."""
     if not is_complex(reference):

@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
+from latensor.decomposition.optimize.iteration import SLOW, TRIAL_STEPS
 from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.setup import as_tensor
 from latensor.exceptions import InvalidInputError
@@ -29,7 +30,8 @@ _TURNS = 100
 # Decrease of the squared residual, relative, below which a turn counts as the last.
 _TOL = 1e-7
 
-Run = Callable[[Array, object], Decomposition]
+
+Run = Callable[[Array, object, int | None], Decomposition]
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -58,11 +60,14 @@ def with_sparse_part(function: Callable[Parameters, Result]) -> Callable[Paramet
         given: dict[str, Any] = dict(options)
         sparsity, mask, init = (given.pop(name, None) for name in ("sparsity", "mask", "init"))
         tensor = arguments[0] if arguments else given.pop("tensor")
-        run: Any = functools.partial(function, **given)
-        found: Any = _fitted(
-            lambda values, start: run(values, *arguments[1:], init=start),
-            as_tensor(tensor), sparsity, mask, init,
-        )  # fmt: skip
+
+        def run(values: Array, start: object, most: int | None) -> Any:
+            limits = [n for n in (most, given.get("max_iter")) if n is not None]
+            call: Any = functools.partial(function, **given)
+            call.keywords["max_iter"] = min(limits, default=None)
+            return call(values, *arguments[1:], init=start)
+
+        found: Any = _fitted(run, as_tensor(tensor), sparsity, mask, init)
         return found  # type: ignore[no-any-return]
 
     return wrapped
@@ -75,7 +80,7 @@ def _fitted(
 
     Parameters
     ----------
-    run : fits a host array from a start, or None
+    run : fits a host array from a start, or None, in so many iterations, or None for the caller's
     data : dense tensor
     sparsity : int or float, see `count_of`
     mask, init : of the caller
@@ -88,13 +93,13 @@ def _fitted(
     count = count_of(sparsity, tuple(data.shape))
     tensor = np.ascontiguousarray(to_host(data.array))
     if init is not None:
-        return _by_turns(run, data, tensor, count, run(tensor, init))
+        return _by_turns(run, data, tensor, count, run(tensor, init, None))
     magnitudes = np.abs(tensor)
     # Entries above what all but twice the sparse ones reach are cut to that.
     usual = float(np.quantile(magnitudes, max(1.0 - 2.0 * count / tensor.size, 0.5)))
     phases = np.where(magnitudes > 0, tensor / np.where(magnitudes > 0, magnitudes, 1), 0)
     cut = np.where(magnitudes > usual, usual * phases, tensor).astype(tensor.dtype)
-    found = [_by_turns(run, data, tensor, count, run(start, None)) for start in (tensor, cut)]
+    found = [_by_turns(run, data, tensor, count, run(start, None, None)) for start in (tensor, cut)]
     return min(found, key=lambda result: result.residual)
 
 
@@ -105,17 +110,22 @@ def _by_turns(
     history: list[float] = []
     status = Status.MAX_ITER
     best, places = result, np.zeros(0, dtype=np.intp)
+    rough = True  # whether the last fit was not meant to converge
     for _ in range(_TURNS):
         rest = tensor - to_host(result.tensor.to_dense())
-        places = _largest(rest, count)
+        before, places = places, _largest(rest, count)
         values = rest.ravel()[places].copy()
         rest.ravel()[places] = 0.0
         residual = float(frobenius(np, rest)) / total
-        done = bool(history) and history[-1] ** 2 - residual**2 <= _TOL * history[-1] ** 2
+        # The same entries once more after a fit that used up its iterations: what is left is slow.
+        same = np.array_equal(before, places)
+        swamp = same and not rough and result.status is Status.MAX_ITER
+        gain = 1.0 - (residual / history[-1]) ** 2 if history and history[-1] else 1.0
+        done = gain <= (SLOW if swamp else _TOL)
         history.append(residual)
         rows = np.stack(np.unravel_index(places, tensor.shape), axis=1)
         best = replace(result, residual=residual, sparse=SparseTensor(rows, values, tensor.shape))
-        if done or residual <= 10 * np.finfo(tensor.dtype).eps:
+        if (done and not rough) or residual <= 10 * np.finfo(tensor.dtype).eps:
             status = result.status
             break
         if result.status is Status.STOPPED:
@@ -123,7 +133,9 @@ def _by_turns(
             break
         remainder = tensor.copy()
         remainder.ravel()[places] -= values
-        result = run(remainder, result.tensor)
+        # A fit need not converge while turns choose other entries.
+        rough = not done and not same
+        result = run(remainder, result.tensor, TRIAL_STEPS if rough else None)
     left_in = np.ones(tensor.size, dtype=bool)
     left_in[places] = False
     known = {id(f): like(f, data.reference) for f in best.factors}

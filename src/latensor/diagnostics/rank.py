@@ -194,13 +194,15 @@ def _from_noise(
     if examination.squared_norm == 0.0:
         reason = "All entries of the tensor are zero."
         return RankSelection(0, reason, tuple(rows), False, examination.shape, ())
-    # Halves are fitted where that can matter: up to the first rank that noise explains.
-    rows = [
-        dataclasses.replace(row, replicability=examination.replicability(row.rank))
-        if 0 < row.rank <= unbeaten + 1
-        else row
-        for row in rows
-    ]
+    # Halves are fitted where that can matter: up to the first rank that noise explains, and until
+    # several in a row do not replicate.
+    missed = 0
+    for number, row in enumerate(rows[1 : unbeaten + 2], 1):
+        if missed == _PATIENCE:
+            break
+        score = examination.replicability(row.rank)
+        missed = 0 if (score or 0.0) >= _REPLICATES else missed + 1
+        rows[number] = dataclasses.replace(row, replicability=score)
     rank, reason, structured = _choose(rows, unbeaten, examination, last)
     spectra = tuple(tuple(float(v) * scale for v in values) for values in examination.spectra)
     return RankSelection(rank, reason, tuple(rows), structured, examination.shape, spectra)

@@ -56,7 +56,7 @@ class RankEvidence:
         half it is mostly noise
     replicability : float or None, how well two fits to random halves of the tensor agree: the
         lowest match score of a component over all splits; None above the first rank that noise
-        explains
+        explains, and after three in a row that are below 0.8
     spectrum_gap : float or None, ratio of singular value `rank` to the next one, geometric mean
         over the unfoldings that have both
     held_out : float or None, where entries are missing: relative error of the prediction of

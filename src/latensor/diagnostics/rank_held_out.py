@@ -9,12 +9,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from latensor.arrays import Array, to_host
-from latensor.decomposition.auto import Automatic
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import degeneracy
+from latensor.diagnostics.noise_limit import FIT
 from latensor.diagnostics.rank_evidence import RankEvidence
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
@@ -100,7 +100,7 @@ class HeldOutExamination:
                 fit = decompose(
                     self.data,
                     rank,
-                    algorithm=Automatic(thorough=False),
+                    algorithm=FIT,
                     mask=self._shown(held),
                     random_state=self.seed + 1000 * split + rank,
                 )

@@ -112,11 +112,18 @@ def outer(*tensors: Array) -> Array:
 
 
 @with_guests
-def inner(a: Any, b: Any) -> Any:
+def inner(a: Any, b: Any, n_modes: int | None = None) -> Any:
     """The inner product of two tensors of one shape: sum of conj(a) b over all entries.
 
     Any kinds may be paired; nothing is densified: a CP, Tucker or moment tensor is contracted
     with the other, sparse tensors meet where both have entries.
+
+    Parameters
+    ----------
+    a, b : dense arrays or latensor tensors
+    n_modes : int, for dense arrays: sum over the last modes of `a` and as many first ones of `b`
+        only, of the same dimensions; all other modes stay, as in a matrix product, and nothing is
+        conjugated. None for all
 
     Examples
     --------
@@ -124,7 +131,11 @@ def inner(a: Any, b: Any) -> Any:
     >>> import numpy as np
     >>> float(lt.inner(np.array([1.0, 2.0]), np.array([3.0, 4.0])))
     11.0
+    >>> lt.inner(np.ones((2, 3, 4)), np.ones((3, 4, 5)), n_modes=2).shape
+    (2, 5)
     """
+    if n_modes is not None:
+        return _contracted(a, b, n_modes)
     left, right = as_contractible(a, "a"), as_contractible(b, "b")
     if left.shape != right.shape:
         raise InvalidInputError(
@@ -132,6 +143,22 @@ def inner(a: Any, b: Any) -> Any:
         )
     xp, _ = resolve(a=left.reference, b=right.reference)
     return check_finite(_inner(xp, left, right), **_entries("a", left), **_entries("b", right))
+
+
+def _contracted(a: Any, b: Any, n_modes: int) -> Any:
+    """The last modes of a dense tensor summed against the first of another."""
+    left, right = (require_dense(t, name, "inner with n_modes") for t, name in ((a, "a"), (b, "b")))
+    xp, both = resolve(a=left.array, b=right.array)
+    most = min(left.array.ndim, right.array.ndim)
+    whole = isinstance(n_modes, int) and not isinstance(n_modes, bool)
+    if not whole or not 1 <= n_modes <= most:
+        raise InvalidInputError(f"n_modes={n_modes!r} must be an integer from 1 to {most}")
+    if left.shape[-n_modes:] != right.shape[:n_modes]:
+        raise InvalidInputError(
+            f"the last {n_modes} dimensions of a, {left.shape[-n_modes:]}, must be the first of b, "
+            f"{right.shape[:n_modes]}"
+        )
+    return check_finite(xp.tensordot(both["a"], both["b"], axes=n_modes), **both)
 
 
 def _inner(xp: Namespace, left: Any, right: Any) -> Any:

@@ -179,7 +179,7 @@ class Nonzeros:
         rows.flags.writeable = values.flags.writeable = False
         self.rows, self.values, self.shape = rows, values, shape
         self._by_length: tuple[Any, Any] | None = None
-        self._trees: dict[int, FibreTree] = {}
+        self._trees: dict[tuple[int, ...], FibreTree] = {}
 
     def __len__(self) -> int:
         return len(self.values)
@@ -196,18 +196,23 @@ class Nonzeros:
         return dtype
 
     def tree(self, *root_modes: int) -> FibreTree:
-        """A tree for contractions that keep `root_modes`; trees with one root mode are kept."""
-        kept = self._trees.get(root_modes[0]) if len(root_modes) == 1 else None
+        """A tree for contractions that keep `root_modes`.
+
+        Trees with one root mode are kept, and the last two with several, between which rounds of
+        higher-order orthogonal iteration go to and fro.
+        """
+        kept = self._trees.get(root_modes)
         if kept is not None:
             return kept
         ordered = self._by_length
         if ordered is None:
             ordered = sort_rows(self.rows, self.values, by_length(self.shape), self.shape)
             self._by_length = ordered
-        tree = build_tree(*ordered, self.shape, root_modes)
-        if len(root_modes) == 1:
-            self._trees[root_modes[0]] = tree
-        if len(self._trees) == self.order:
+        several = [roots for roots in list(self._trees) if len(roots) > 1]
+        if len(root_modes) > 1 and len(several) > 1:
+            self._trees.pop(several[0], None)
+        tree = self._trees[root_modes] = build_tree(*ordered, self.shape, root_modes)
+        if sum(len(roots) == 1 for roots in list(self._trees)) == self.order:
             self._by_length = None
         return tree
 

@@ -43,6 +43,8 @@ from latensor.decomposition.setup import (
 from latensor.exceptions import ConvergenceWarning, InvalidInputError
 from latensor.tensors.contractible import Contractible
 
+# Sweeps, which converge linearly, have so much of the tolerance of Gauss-Newton steps.
+_SLOWER = 0.1
 # Penalty, relative to the data, that keeps components from growing while others cancel them.
 _SMALL_RIDGE = 1e-6
 
@@ -66,7 +68,7 @@ class Automatic:
     target : float, stop as soon as the relative residual is at most this
     max_iter : int, iterations of all stages together; None for the stages' own limits
     thorough : bool, where noise does not explain the residual, whether to try a few other optima
-        and keep the best
+        and keep the best; with a mask, whether to go on until two starts agree
     """
 
     ridge: float = 0.0
@@ -157,7 +159,7 @@ class Automatic:
         trial: bool = False,
     ) -> Fit:
         sweeps = AlternatingLeastSquares()
-        tol = min(self.tol, sweeps.tol)
+        tol = _SLOWER * self.tol
         limit = sweeps.max_iter if self.max_iter is None else self.max_iter
         native = [problem.native(row) for row in rows]
         return fit_constrained(
@@ -188,7 +190,9 @@ class Automatic:
         def decompose(array: Array) -> Sequence[Array]:
             return balanced(_free_fit(as_tensor(array), rank, rng, constraints))
 
-        found = complete_entries(observed, rank, constraints, rng, descend, decompose, monitor)
+        found = complete_entries(
+            observed, rank, constraints, rng, descend, decompose, monitor, self.thorough
+        )
         best = found.best.fit
         error = None if np.isnan(found.best.held_out_error) else found.best.held_out_error
         if monitor.ended is not None:
@@ -198,7 +202,7 @@ class Automatic:
         elif best is not told[0]:
             monitor.record(best.loss, lambda: assemble(data.reference, best.factors))
         best = self._bounded(data, observed, best, constraints)
-        reason = _doubt(observed, found, best, monitor)
+        reason = _doubt(observed, found, best, monitor, self.thorough)
         if reason is not None:
             best = replace(best, status=Status.UNCONFIRMED)
             n, free = len(observed.entries), parameters(observed.shape, rank)
@@ -242,7 +246,9 @@ def _free_fit(
     return nonnegative_part(balanced(rows), signed) if signed else rows
 
 
-def _doubt(observed: Observed, found: Completion, fit: Fit, monitor: Monitor) -> str | None:
+def _doubt(
+    observed: Observed, found: Completion, fit: Fit, monitor: Monitor, thorough: bool
+) -> str | None:
     """Why a fit may be wrong at entries that were not observed; None where nothing says so."""
     missing = len(observed.entries) < prod(observed.shape)
     size = wildness(observed, fit.factors)
@@ -256,7 +262,7 @@ def _doubt(observed: Observed, found: Completion, fit: Fit, monitor: Monitor) ->
     if missing and np.isnan(found.best.held_out_error):
         return "too few entries were observed to leave some out and check the fit by them"
     exact = fit.loss <= max(EXACT * observed.squared_norm, monitor.target_loss())
-    if not exact and not found.agreements:
+    if thorough and not exact and not found.agreements:
         return "no two starts reached the same residual"
     few = len(observed.entries) < sufficient_entries(observed.shape, fit.rank)
     if not exact and few and fit.status is Status.MAX_ITER:

@@ -68,6 +68,11 @@ class Candidate:
     contradicted: bool
 
     @property
+    def predicts_nothing(self) -> bool:
+        """Whether zeros would have met unseen entries as well, though none contradict the fit."""
+        return not self.contradicted and self.held_out_error >= 1.0
+
+    @property
     def loss(self) -> float:
         """That of the fit; infinite where unseen entries contradict it."""
         return np.inf if self.contradicted else self.fit.loss
@@ -89,6 +94,7 @@ def complete_entries(
     descend: Descend,
     decompose: Decompose,
     monitor: Monitor,
+    thorough: bool = True,
 ) -> Completion:
     """The best of several fits, until two agree that unseen entries do not contradict.
 
@@ -101,6 +107,7 @@ def complete_entries(
     descend : the local fit of some entries from given factors
     decompose : the transposed factors of a tensor without missing entries
     monitor : knows the target, and whether the search was ended from outside
+    thorough : bool, whether to look for a second fit that agrees with one that is not contradicted
     """
     enough = max(EXACT * observed.squared_norm, monitor.target_loss())
     candidates = _candidates(observed, rank, constraints, rng, descend, decompose)
@@ -113,7 +120,11 @@ def complete_entries(
         for candidate in candidates:
             seen.append(candidate)
             yield candidate
+            if sum(one.predicts_nothing for one in seen) >= _COMPARED:
+                return  # noise, of which other starts only find other optima
 
+    # Without a search any fit will do that is not contradicted.
+    enough = enough if thorough else float(np.finfo(float).max)
     found = Multistart(SLOW, 2, enough=enough).search(first, others())
     best = found.state
     if best.contradicted:

@@ -66,6 +66,8 @@ def converge(core: Core, fit: Fit, best: Fit | None = None) -> Fit:
         fit = _swapped(core, fit, rule)
     if fit.status is Status.STOPPED or core.monitor.ended is not None or fit.loss <= core.smallest:
         return fit
+    if best is None and core.spares(fit):
+        return replace(fit, status=Status.MAX_ITER)
     few = TRIAL_STEPS
     return descend(core.problem, fit, core.tol, few, core.monitor, core.assemble, beat=beat)
 
@@ -110,7 +112,11 @@ def _swapped(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
     while core.monitor.ended is None and fit.loss > core.smallest and core.rank > 2:
         costs = component_costs(fit.factors)
         enough = _WORTH_TRYING * costs.min()
-        if fit.loss <= enough:  # and no part of the residual is larger than it
+        # No part of the residual is larger than all of it that is not noise.
+        floor, left = core.floor, fit.loss
+        if floor is not None:
+            left = floor.beyond_noise(left, core.shape, core.rank)
+        if left <= enough:
             break
         rows, energy = leading_rank_one(core.problem.residual(fit.factors), core.rng)
         if energy <= enough:
@@ -131,9 +137,10 @@ def _swapped(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
 def _swept(core: Core, fit: Fit, rule: StoppingRule) -> Fit:
     """Extrapolated sweeps over a core."""
     sweeps = Sweeps(core.problem)
+    start = sweeps.start(fit.factors) if fit.loss == np.inf else sweeps.at(fit.factors, fit.loss)
     point, status = iterate(
         sweeps.extrapolated,
-        sweeps.start(fit.factors),
+        start,
         rule,
         core.monitor,
         lambda p: core.assemble(p.factors),

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.decomposition.optimize.iteration import Monitor
+from latensor.decomposition.optimize.iteration import ROUGH, Monitor
 from latensor.decomposition.optimize.problem import CompleteProblem, DenseProblem
 from latensor.decomposition.optimize.solves import hadamard_of_others, inverse_diagonal
 from latensor.decomposition.optimize.starts import parameters
@@ -94,6 +94,13 @@ class NoiseFloor:
             margin = 1.15 * max((1.0 + np.sqrt(d * r / size)) ** 2 for d, r in pairs)
         return float(margin * self.variance * entries)
 
+    def beyond_noise(self, loss: float, core_shape: Sequence[int], rank: int) -> float:
+        """The most of a loss that is not noise, three standard deviations of which are below it."""
+        entries = prod(core_shape) - parameters(core_shape, rank)
+        if not self.sharp or entries <= 0:
+            return loss
+        return loss - self.variance * (entries - 3.0 * float(np.sqrt(2.0 * entries)))
+
 
 @dataclass(frozen=True)
 class Core:
@@ -151,6 +158,14 @@ class Core:
         """A fit, after the callback has been called with it."""
         self.monitor.record(fit.loss, lambda: self.assemble(fit.factors))
         return fit
+
+    def spares(self, fit: Fit) -> bool:
+        """Whether a fit is left to the tensor to finish: passes over a large core cost nearly as
+        much, noise explains what is left, and sweeps have nearly ended.
+        """
+        last = self.monitor.history[-2:]
+        slow = len(last) == 2 and last[0] ** 2 - last[1] ** 2 <= ROUGH * last[0] ** 2
+        return slow and not self.cheap and self.floor is not None and self.accepts(fit)
 
     def accepts(self, fit: Fit) -> bool:
         """Whether a fit is exact, or as good as noise allows with every component above it."""

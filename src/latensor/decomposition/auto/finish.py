@@ -44,6 +44,28 @@ def finish(task: Task, core: Core, fit: Fit) -> Fit:
     return finish_on_tensor(task, fit)
 
 
+def met_on_tensor(task: Task, core: Core, fit: Fit) -> Fit | None:
+    """A fit that meets the target after a few sweeps over the tensor; None where it does not.
+
+    Components too many describe noise, of which the tensor has more than its core: sweeps of the
+    tensor may get where a hundred steps in a swamp of the core do not. They are followed as long as
+    they are on course for the target.
+    """
+    monitor = task.monitor
+    if not core.overfitted or monitor.target is None or monitor.ended is not None:
+        return None
+    start = _point(task, _expanded(task, core, fit))
+    base, monitor.base = monitor.base, 0.0
+    goal = monitor.target_loss()
+    rule = StoppingRule(task.tol, TRIAL_STEPS, 3, goal, beat=goal)
+    point, _ = iterate(Sweeps(task.problem).extrapolated, start, rule)
+    if monitor.reached(point.loss):
+        ended = monitor.record(point.loss, lambda: assemble(task.data.reference, point.factors))
+        return Fit(point.factors, point.loss, ended or Status.TARGET_REACHED)
+    monitor.base = base
+    return None
+
+
 def better_on_tensor(task: Task, core: Core, fits: Sequence[Fit]) -> Fit:
     """Of fits of a core, each followed further, the one that is lowest after a sweep of the tensor.
 
@@ -63,6 +85,8 @@ def _descended(core: Core, fit: Fit, small: bool) -> Fit:
     enough = max(core.exact, core.monitor.target_loss())
     if fit.status is not Status.MAX_ITER or core.monitor.ended is not None or fit.loss <= enough:
         return fit
+    if core.spares(fit):
+        return fit
     most = MOST_ITERATIONS if core.rank <= LARGEST_RANK else TRIAL_STEPS
     with one_blas_thread(small):
         return descend(core.problem, fit, core.tol, most, core.monitor, core.assemble)
@@ -74,7 +98,7 @@ def _expanded(task: Task, core: Core, fit: Fit) -> Fit:
 
 
 def _point(task: Task, fit: Fit) -> Point:
-    return Point(fit.factors, tuple(task.problem.gram(f) for f in fit.factors), fit.loss)
+    return Sweeps(task.problem).at(fit.factors, fit.loss)
 
 
 def finish_on_tensor(task: Task, fit: Fit) -> Fit:
@@ -86,10 +110,20 @@ def finish_on_tensor(task: Task, fit: Fit) -> Fit:
     if monitor.ended is not None:
         return replace(fit, status=monitor.ended)
     together = lambda factors: assemble(task.data.reference, factors)  # noqa: E731
-    fit = descend(problem, fit, task.tol, MOST_ITERATIONS, monitor, together, near=True)
-    # A target within what CONVERGED leaves open is worth going on for, down to rounding.
-    gap = fit.loss - monitor.target_loss()
-    if fit.status is not Status.CONVERGED or gap > CONVERGED_STEPS * task.tol * fit.loss:
+
+    def descended(fit: Fit, tol: float) -> Fit:
+        return descend(problem, fit, tol, MOST_ITERATIONS, monitor, together, near=True)
+
+    def near_target(fit: Fit) -> bool:
+        """Whether the target is within what CONVERGED leaves open: worth going on, to rounding."""
+        return fit.loss - monitor.target_loss() <= CONVERGED_STEPS * task.tol * fit.loss
+
+    if near_target(fit):
+        fit = descended(fit, problem.epsilon)
+        if monitor.ended is not None or fit.status is Status.CONVERGED:
+            return fit
+        return descended(fit, task.tol)
+    fit = descended(fit, task.tol)
+    if fit.status is not Status.CONVERGED or not near_target(fit):
         return fit
-    further = descend(problem, fit, problem.epsilon, MOST_ITERATIONS, monitor, together, near=True)
-    return replace(further, status=monitor.ended or fit.status)
+    return replace(descended(fit, problem.epsilon), status=monitor.ended or fit.status)

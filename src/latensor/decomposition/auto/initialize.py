@@ -38,6 +38,7 @@ def initialize(core: Core) -> Fit:
         margin = _MARGIN if core.cheap else 0
         keep = tuple(min(r, rank + margin) for r in shape)
     unsorted = [n for n, basis in enumerate(core.compression.bases) if basis is None]
+    by_energy = [n for n in range(len(shape)) if n not in unsorted]
     part, bases = leading_part(core.compression.core, keep, unsorted)
     problem = DenseProblem(part)
     sweeps = Sweeps(problem)
@@ -49,7 +50,7 @@ def initialize(core: Core) -> Fit:
         factors = (
             pencil_start(part, rank)
             if start is pencil_start
-            else leading_start(part, rank, core.rng)
+            else leading_start(part, rank, core.rng, () if core.cheap else by_energy)
         )
         if factors is None:
             continue
@@ -66,12 +67,17 @@ def initialize(core: Core) -> Fit:
     if len(trials) > 1:
         target = max(core.monitor.target_loss() - outside, 0.0)
         rule = StoppingRule(core.tol, _COMPARED_SWEEPS, 3, floor=target)
-        trials = [iterate(sweeps.extrapolated, point, rule)[0] for point in trials]
+        for number, point in enumerate(trials):
+            trials[number] = iterate(sweeps.extrapolated, point, rule)[0]
+            if target > 0.0 and trials[number].loss <= target:
+                return _expanded(core, trials[number], bases)
     return _expanded(core, min(trials, key=lambda p: p.loss), bases)
 
 
 def _expanded(core: Core, point: Point, bases: tuple[Array | None, ...]) -> Fit:
     """A point of the leading part as a fit of the core: zeros in all other directions."""
+    if all(f.shape[1] == r for f, r in zip(point.factors, core.shape, strict=True)):
+        return Fit(balanced(point.factors), point.loss)
     factors = []
     for factor, basis, r in zip(balanced(point.factors), bases, core.shape, strict=True):
         if basis is not None:

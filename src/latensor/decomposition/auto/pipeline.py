@@ -18,7 +18,12 @@ from latensor.decomposition.algorithms.als import AlternatingLeastSquares, rando
 from latensor.decomposition.auto.compress import compress_to_core
 from latensor.decomposition.auto.converge import converge
 from latensor.decomposition.auto.core import Fit, Task
-from latensor.decomposition.auto.finish import better_on_tensor, finish, finish_on_tensor
+from latensor.decomposition.auto.finish import (
+    better_on_tensor,
+    finish,
+    finish_on_tensor,
+    met_on_tensor,
+)
 from latensor.decomposition.auto.initialize import initialize
 from latensor.decomposition.auto.search import improved
 from latensor.decomposition.optimize.convergence import has_converged
@@ -49,10 +54,15 @@ def run(task: Task) -> Fit:
     core = compress_to_core(task, core_shape)
     small = core.compression.core.size < prod(shape)
     with one_blas_thread(small):
-        first = converge(core, initialize(core))
+        start = initialize(core)
+    met = met_on_tensor(task, core, start)
+    if met is not None:
+        return met
+    with one_blas_thread(small):
+        first = converge(core, start)
     if task.monitor.target is not None:
         # The first fit is finished before others are looked for, which it may spare.
-        best = finish(task, core, first)
+        best = met_on_tensor(task, core, first) or finish(task, core, first)
         if task.monitor.ended is not None or best.status is Status.TARGET_REACHED:
             return best
         task.monitor.base = core.compression.base

@@ -6,6 +6,8 @@ one, or the best compromise of nearness and penalty.
 
 from latensor.decomposition.constraints.values import (
     Constraint,
+    FewComponents,
+    FewEntries,
     Monotone,
     Nonnegative,
     Simplex,
@@ -16,6 +18,8 @@ from latensor.decomposition.constraints.values import (
 
 __all__ = [
     "Constraint",
+    "FewComponents",
+    "FewEntries",
     "Monotone",
     "Nonnegative",
     "Simplex",

@@ -18,7 +18,13 @@ import numpy as np
 
 from latensor.arrays import Array, check_mode, is_complex, like, to_host
 from latensor.decomposition.auto import Automatic
-from latensor.decomposition.constraints.values import Constraint, Nonnegative, Simplex
+from latensor.decomposition.constraints.values import (
+    Constraint,
+    FewComponents,
+    Nonnegative,
+    Simplex,
+    Sparse,
+)
 from latensor.decomposition.optimize.iteration import Callback, Monitor, StoppingRule, iterate
 from latensor.decomposition.optimize.masked import Observed, observe
 from latensor.decomposition.optimize.problem import DenseProblem, Problem
@@ -209,7 +215,9 @@ def _sweeps(data: Contractible, mask: object, by_mode: Sequence[Constraint]) -> 
     problem: Problem = as_problem(data) if observed is None else observed
     scale = float(np.sqrt(problem.squared_norm))
     kept = tuple(
-        replace(c, strength=c.strength * scale) if type(c).__name__ == "Sparse" and scale else c  # type: ignore[type-var, attr-defined]
+        replace(c, strength=c.strength * scale)
+        if isinstance(c, Sparse | FewComponents) and scale
+        else c
         for c in by_mode
     )
     return _Sweeps(problem, observed, kept, any(c.penalized for c in kept))
@@ -240,8 +248,10 @@ class _Sweeps:
         signs = np.ones(len(factors[0]))
         for constraint, factor in zip(self.by_mode, factors, strict=True):
             rows = factor.copy()
-            if not constraint.signed:
-                for j, row in enumerate(factor):
+            for j, row in enumerate(factor):
+                if constraint.signed:
+                    rows[j] = _direction(constraint, row)
+                else:
                     both = [_direction(constraint, sign * row) for sign in (1.0, -1.0)]
                     better = int(np.linalg.norm(both[1]) > np.linalg.norm(both[0]))
                     rows[j] = both[better]

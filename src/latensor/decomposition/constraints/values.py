@@ -226,6 +226,84 @@ class Sparse:
         return not self.nonnegative or bool(np.all(column >= 0))
 
 
+@dataclass(frozen=True)
+class FewComponents:
+    """A penalty on the norm of whole columns, which sets components that add little to zero.
+
+    A column x is charged strength |x|, in units of the norm of the data (group lasso); the columns
+    of modes without a penalty have unit norm, so that in one mode this charges the weights.
+
+    Parameters
+    ----------
+    strength : float above 0; a lone component of norm below strength / 2 becomes zero
+    """
+
+    strength: float
+
+    signed = True
+    penalized = True
+
+    def __post_init__(self) -> None:
+        _check_strength(self.strength)
+
+    def nearest(self, column: Any, weight: float) -> Any:
+        """The column, shorter by a constant."""
+        length = float(np.linalg.norm(column))
+        shorter = max(length - self.strength / (2.0 * weight), 0.0)
+        return column * (shorter / length) if length > 0.0 else column.copy()
+
+    def penalty(self, column: Any) -> float:
+        """Strength |x|."""
+        return float(self.strength * np.linalg.norm(column))
+
+    def holds(self, column: Any) -> bool:
+        """Always: a penalty excludes nothing."""
+        return True
+
+
+@dataclass(frozen=True)
+class FewEntries:
+    """Columns with at most so many entries that are not zero (hard sparsity).
+
+    Parameters
+    ----------
+    count : int, at least 1
+    nonnegative : bool, also no entry below zero
+    """
+
+    count: int
+    nonnegative: bool = False
+
+    penalized = False
+
+    def __post_init__(self) -> None:
+        whole = isinstance(self.count, int | np.integer) and not isinstance(self.count, bool)
+        if not whole or self.count < 1:
+            raise InvalidInputError(f"count={self.count!r} must be an integer of at least 1")
+
+    @property
+    def signed(self) -> bool:
+        """Whether the negative of a column is as good."""
+        return not self.nonnegative
+
+    def nearest(self, column: Any, weight: float) -> Any:
+        """The largest entries; of equal ones the first."""
+        kept = np.maximum(column, 0.0) if self.nonnegative else column
+        largest = np.argsort(-np.abs(kept), kind="stable")[: self.count]
+        found = np.zeros_like(kept)
+        found[largest] = kept[largest]
+        return found
+
+    def penalty(self, column: Any) -> float:
+        """Nothing."""
+        return 0.0
+
+    def holds(self, column: Any) -> bool:
+        """Whether no more entries than that are not zero."""
+        few = np.count_nonzero(column) <= self.count
+        return bool(few and (not self.nonnegative or np.all(column >= 0)))
+
+
 def _check_strength(strength: object) -> None:
     number = isinstance(strength, int | float | np.number) and not isinstance(strength, bool)
     if not number or not 0 < float(strength) < math.inf:  # type: ignore[arg-type]

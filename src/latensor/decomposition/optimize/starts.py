@@ -183,11 +183,19 @@ def leading_rank_one(
     return tuple(row[best] for row in rows), float(energies[best])
 
 
-def leading_start(core: Array, rank: int, rng: np.random.Generator) -> tuple[Array, ...]:
-    """Leading left singular vectors of every unfolding; random beyond their number."""
+def leading_start(
+    core: Array, rank: int, rng: np.random.Generator, sorted_modes: Sequence[int] = ()
+) -> tuple[Array, ...]:
+    """Leading left singular vectors of every unfolding; random beyond their number.
+
+    Those of `sorted_modes`, whose directions come by energy, are taken as they come.
+    """
     factors = []
     for mode in range(core.ndim):
         d = core.shape[mode]
+        if mode in sorted_modes and rank <= d:
+            factors.append(np.eye(rank, d, dtype=core.dtype))
+            continue
         matrix = np.moveaxis(core, mode, 0).reshape(d, -1)
         _, vectors = np.linalg.eigh(matrix @ matrix.conj().T)
         rows = vectors[:, ::-1][:, :rank].T

@@ -8,7 +8,7 @@ which knows its normal equations, and the row update that solves them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,6 +75,10 @@ class Sweeps:
         loss = self.problem.loss(factors, grams, product, mode)
         return Point(tuple(factors), grams, loss + self._penalty(grams))
 
+    def at(self, factors: Sequence[Array], loss: float) -> Point:
+        """The point of given factors whose loss is known."""
+        return Point(tuple(factors), tuple(self.problem.gram(f) for f in factors), loss)
+
     def sweep(self, point: Point) -> Point:
         """One update of every free mode; never raises the loss but by rounding."""
         problem = self.problem
@@ -97,7 +101,7 @@ class Sweeps:
             grams[mode] = problem.gram(factors[mode])
             products.replace(mode, factors[mode])
         loss = problem.loss(factors, grams, right, mode) + self._penalty(grams)
-        return replace(point, factors=tuple(factors), grams=tuple(grams), loss=loss)
+        return Point(tuple(factors), tuple(grams), loss, point.previous, point.momentum)
 
     def extrapolated(self, point: Point) -> Point:
         """A sweep that starts ahead of `point`, in the direction of the last change.
@@ -105,8 +109,8 @@ class Sweeps:
         Kept where it ends lower than `point`; otherwise a plain sweep from `point` is made and
         the momentum halved.
         """
+        step = point.momentum
         if point.previous is not None:
-            step = point.momentum
             ahead = []
             for mode, (f, p) in enumerate(zip(point.factors, point.previous, strict=True)):
                 further = f if f is p else f + step * (f - p)
@@ -114,9 +118,12 @@ class Sweeps:
             grams = tuple(self.problem.gram(f) for f in ahead)
             reached = self.sweep(Point(tuple(ahead), grams, point.loss))
             if reached.loss < point.loss:
-                return replace(reached, previous=point.factors, momentum=faster(step))
-            point = replace(point, momentum=0.5 * step)
-        return replace(self.sweep(point), previous=point.factors)
+                return Point(
+                    reached.factors, reached.grams, reached.loss, point.factors, faster(step)
+                )
+            step = 0.5 * step
+        plain = self.sweep(point)
+        return Point(plain.factors, plain.grams, plain.loss, point.factors, step)
 
     def _penalty(self, grams: Sequence[Array]) -> float:
         if not self.ridge:

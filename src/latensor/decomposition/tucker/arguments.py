@@ -11,6 +11,7 @@ import numpy as np
 from latensor.arrays import (
     Array,
     check_mode,
+    is_array,
     is_complex,
     like,
     resolve,
@@ -189,10 +190,14 @@ def read_init(init: Any, data: Contractible, rule: Truncation, nonnegative: bool
         core, factors = init.core, init.factors
     elif isinstance(init, list | tuple) and len(init) == 2 and isinstance(init[1], list | tuple):
         core, factors = init
+    elif not nonnegative and isinstance(init, list | tuple) and all(map(is_array, init)):
+        # Factors alone, whose spans are all that counts.
+        core, factors = like(np.ones([f.shape[-1] for f in init]), data.reference), init
     else:
+        alone = "" if nonnegative else ", factors alone"
         raise InvalidInputError(
-            "init must be a TuckerTensor, a Tucker tensor of TensorLy or pyttb, or a pair (core, "
-            f"factors), not {type(init).__name__}"
+            f"init must be a TuckerTensor, a Tucker tensor of TensorLy or pyttb{alone}, or a pair "
+            f"(core, factors), not {type(init).__name__}"
         )
     given = TuckerTensor(core, tuple(factors))
     xp, arrays = resolve(tensor=data.reference, init=given.core)

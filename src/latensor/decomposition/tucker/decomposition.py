@@ -169,7 +169,7 @@ def tucker(
         are first followed to 1e-10 from several starts where the first converges slowly
     max_iter : int, sweeps (default 100; nonnegative: 500; with a mask: 1000)
     init : TuckerTensor, TuckerDecomposition or pair (core, factors) to start from; never changed.
-        Without `nonnegative` only the span of its factors counts
+        Without `nonnegative` only the span of its factors counts, and a list of them is enough
     fixed_modes : modes whose factors stay exactly as in `init`; the others are fitted beside them
     mask : array of truth values, True where an entry was observed; the others are not fitted, and
         may be NaN. For dense arrays, with ranks as integers
