@@ -121,8 +121,8 @@ bench-spark-ml: $(VENV)/.installed-dev  ## Spark ML's LDA and GaussianMixture be
 	$(BIN)/python -m benchmarks.spark_ml --write
 
 bench-nonlinear: $(VENV)/.installed-dev  ## Noisy-or, regressions and neural networks beside random starts
-	$(BIN)/python -m benchmarks.nonlinear --write
-	$(BIN)/python -m benchmarks.two_layer
+	$(BIN)/python -m benchmarks.nonlinear --seeds 20 --write
+	$(BIN)/python -m benchmarks.two_layer --seeds 20 --write
 
 bench-mixtures: $(VENV)/.installed-dev  ## Mixtures, chains and components beside scikit-learn, hmmlearn, picard
 	$(INSTALL) -e ".[bench-mixtures]"
@@ -139,7 +139,7 @@ bench-graphs: $(VENV)/.installed-dev  ## Communities beside regularized spectral
 	$(BIN)/python -m benchmarks.graphs --write
 
 bench-trees: $(VENV)/.installed-dev  ## Latent trees beside neighbour joining
-	$(BIN)/python -m benchmarks.trees --first 30 --write
+	$(BIN)/python -m benchmarks.trees --first 50 --write
 
 clean:  ## Remove everything that the other commands made
 	rm -rf $(VENV) docs/_build demo-output .pytest_cache .mypy_cache .ruff_cache .import_linter_cache

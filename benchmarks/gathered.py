@@ -64,9 +64,15 @@ def number(value: float, form: str = ".2f") -> str:
 
 
 def command(
-    description: str, tables: Mapping[str, Table], marker: str, warm_up: Callable[[], object]
+    description: str,
+    tables: Mapping[str, Table],
+    marker: str | Mapping[str, str],
+    warm_up: Callable[[], object],
 ) -> None:
-    """Measure what is asked for and print it; with --write all tables go into the docs."""
+    """Measure what is asked for and print it; with --write all tables go into the docs.
+
+    They stand between one pair of markers, or each between its own.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("tables", nargs="*", help=f"of {', '.join(tables)}; all by default")
     parser.add_argument("--seeds", type=int, default=10, help="how many")
@@ -96,7 +102,13 @@ def command(
             print(flush=True)
         if options.write:
             gathered.measuring = False
-            put(marker, ["", *_rendered(gathered, tables)])
+            if isinstance(marker, str):
+                put(marker, ["", *_rendered(gathered, tables)])
+                return
+            for name, own in marker.items():
+                lines = [line for line in _rendered(gathered, {name: tables[name]}) if line]
+                if lines:
+                    put(own, lines)
 
 
 def _rendered(gathered: Gathered, tables: Mapping[str, Table]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Latent trees beside neighbour joining: Robinson-Foulds distance to the truth and CPU time.
 
-    python -m benchmarks.trees [binary] [degrees] [--seeds 10] [--first 0] [--rows 0,2,..] [--write]
+    python -m benchmarks.trees [binary] [degrees] [supports] [--seeds 10] [--first 0]
+        [--rows 0,2,..] [--write]
 
 Neighbour joining (scikit-bio's where it is installed, ours otherwise) and spectral neighbour
 joining with interchanges read log-determinant distances. `LatentTree` takes those of one rate
@@ -61,6 +62,14 @@ SETTINGS = (
     ("random", 128, 2000, "general", 4, None, 0.024, 0.000),
     ("caterpillar", 64, 2000, "gaussian", 1, None, 0.831, 0.005),
     ("coalescent", 64, 2000, "gaussian", 1, None, 0.049, 0.027),
+)
+# Shape, leaves, rows, model of trees whose edges' support is compared with their truth.
+SUPPORTS = (
+    ("coalescent", 32, 500, "hky"),
+    ("coalescent", 32, 1000, "hky"),
+    ("birth", 64, 500, "hky"),
+    ("coalescent", 32, 1000, "general"),
+    ("coalescent", 32, 500, "gaussian"),
 )
 DEGREES = (
     ("star", 6, "hky"),
@@ -182,9 +191,68 @@ def degrees(seeds: range) -> Iterator[str]:
             )
 
 
+def judged_support(values: Any, right: Any) -> str:
+    """Area under the curve, Brier score and edges of support .95, and how many of them are right.
+
+    Of inner edges with their support; two edges of one support count as half ordered.
+    """
+    gaps = values[right][:, None] - values[~right][None]
+    area = f"{((gaps > 0) + 0.5 * (gaps == 0)).mean():.3f}" if gaps.size else "-"
+    sure = values >= 0.95
+    found = f"{sure.sum()}: {right[sure].mean():.3f}" if sure.any() else "0"
+    return f"{area}, {((values - right) ** 2).mean():.3f}, {found}"
+
+
+def supports(seeds: range) -> Iterator[str]:
+    """How far the support of inner edges can be believed."""
+    kinds = {
+        "local, distances": {"interchange": "distance"},
+        "local": {},
+        "... of edges that the likelihood made": {},
+        "bootstrap": {"support": "bootstrap"},
+    }
+    yield "| tree, leaves, rows, model | edges, wrong | " + " | ".join(kinds) + " |"
+    yield "|---|---|" + "---|" * len(kinds)
+    for shape, n, rows, model in SUPPORTS:
+        found: dict[str, list[tuple[float, bool]]] = {name: [] for name in kinds}
+        for seed in seeds:
+            data = make_tree(rows, n, shape=shape, model=model, random_state=seed)
+            truth, before = set(data.tree.splits()), set()
+            for name, settings in kinds.items():
+                if name.startswith("..."):
+                    continue
+                tree = LatentTree(random_state=0, **settings).fit(data.X).tree_
+                edges = {key: float(tree.support[v]) for key, v in tree.splits().items()}
+                found[name] += [(value, key in truth) for key, value in edges.items()]
+                if name == "local, distances":
+                    before = set(edges)
+                elif name == "local":
+                    made = edges.keys() - before
+                    found["... of edges that the likelihood made"] += [
+                        (edges[key], key in truth) for key in made
+                    ]
+        cells = []
+        for pairs in found.values():
+            values, right = (
+                (np.array(each) for each in zip(*pairs, strict=True))
+                if pairs
+                else (
+                    np.zeros(0),
+                    np.zeros(0, bool),
+                )
+            )
+            cells.append(judged_support(values, right) if len(values) else "none")
+        every = np.array([right for _, right in found["local"]])
+        yield (
+            f"| {shape} {n}, {rows}, {model} | {len(every)}, {(~every).sum()} | "
+            + " | ".join(cells)
+            + " |"
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", default=["binary", "degrees"])
+    parser.add_argument("parts", nargs="*", default=["binary", "degrees", "supports"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first of the seeds")
     parser.add_argument("--rows", default=",".join(map(str, range(len(SETTINGS)))))
@@ -192,14 +260,18 @@ def main() -> None:
     options = parser.parse_args()
     rows = [int(place) for place in options.rows.split(",")]
     seeds = range(options.first, options.first + options.seeds)
-    tables = {"binary": lambda: binary(seeds, rows), "degrees": lambda: degrees(seeds)}
+    tables = {
+        "binary": lambda: binary(seeds, rows),
+        "degrees": lambda: degrees(seeds),
+        "supports": lambda: supports(seeds),
+    }
     for part in options.parts:
         lines = []
         for line in tables[part]():
             print(line, flush=True)
             lines.append(line)
         if options.write:
-            put("bench-trees" if part == "binary" else "bench-trees-degrees", lines)
+            put("bench-trees" if part == "binary" else f"bench-trees-{part}", lines)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,15 @@
 """Networks with one hidden layer beside MLPRegressor and L-BFGS from random starts, in one run.
 
-Run with `python -m benchmarks.two_layer [--seeds N] [--peers M] [--rows 0,2,..] [--no-write]`; it
-writes its table into docs/benchmarks.md. L-BFGS is the one of our refinement, on all features, from
-weights drawn as scikit-learn draws them. Times are process CPU seconds.
+    python -m benchmarks.two_layer [--seeds 20] [--store runs.json] [--again] [--write]
+
+L-BFGS is the one of our refinement, on all features, from weights drawn as scikit-learn draws them.
+Times are process CPU seconds; errors and times of a row are medians over its seeds.
 """
 
 from __future__ import annotations
 
-import argparse
-import statistics
 import time
-import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +17,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.neural_network import MLPRegressor
 
 import latensor as lt
-from benchmarks.tables import put
+from benchmarks.gathered import Gathered, Run, command, median
 from latensor.engines import LocalEngine
 from latensor.models.networks.two_layer_family import NetworkFamily, NetworkState
 from latensor.models.networks.two_layer_model import descended
@@ -38,11 +36,11 @@ SETTINGS = (
 # A hidden unit is found if its direction has this cosine to the truth.
 _COSINE = 0.95
 _COLUMNS = ("moments", "ours", "L-BFGS, 1 start", "L-BFGS, 10 starts", "MLPRegressor")
-# Samples up to which ten starts are affordable for every seed; of more, for the first one.
-_AFFORDABLE = 20_000
+# Seeds of ours, and of the peers; of ten starts so many where samples are few, and one of more.
+_SEEDS, _PEERS, _TEN, _AFFORDABLE = 20, 10, 10, 20_000
 
 
-def judged(planted: Any, components: Any, predicted: Any, seconds: float) -> tuple[float, ...]:
+def judged(planted: Any, components: Any, predicted: Any, seconds: float) -> list[float]:
     """Relative squared error to the outputs without noise, units found, all found, seconds."""
     one, other = (
         w / np.maximum(np.linalg.norm(w, axis=1, keepdims=True), 1e-300)
@@ -52,7 +50,7 @@ def judged(planted: Any, components: Any, predicted: Any, seconds: float) -> tup
     found = cosines[linear_sum_assignment(-cosines)] > _COSINE
     gaps = predicted - planted.mean[:, 0]
     error = float((gaps**2).mean() / planted.mean.var())
-    return error, float(found.mean()), float(found.all()), seconds
+    return [error, float(found.mean()), float(found.all()), seconds]
 
 
 def timed(call: Callable[[], Any]) -> tuple[Any, float]:
@@ -85,10 +83,8 @@ def random_starts(planted: Any, activation: str, count: int, seed: int) -> Any:
     return best.state.hidden, target[0, 0] + target[1, 0] * outputs[:, 0]
 
 
-def run(setting: tuple[str, int, int, int], seed: int, peers: bool) -> dict[str, Any]:
-    activation, d, k, n = setting
-    planted = lt.datasets.make_network(n, d, k, activation=activation, random_state=seed)
-    answers = {}
+def our_network(planted: Any, activation: str) -> Run:
+    found, k = {}, len(planted.components)
     for name, refine in (("moments", 0), ("ours", "auto")):
         model = lt.TwoLayerNetwork(
             k, activation=activation, refine=refine, random_state=0, n_jobs=1
@@ -97,60 +93,90 @@ def run(setting: tuple[str, int, int, int], seed: int, peers: bool) -> dict[str,
             _, seconds = timed(lambda model=model: model.fit(planted.X, planted.y))
         except lt.NotIdentifiableError:
             continue
-        answers[name] = judged(planted, model.components_, model.predict(planted.X), seconds)
-    if not peers:
-        return answers
-    for name, count in (("L-BFGS, 1 start", 1), ("L-BFGS, 10 starts", 10)):
-        if count == 1 or n <= _AFFORDABLE or seed == 0:
-            call = lambda count=count: random_starts(planted, activation, count, seed)  # noqa: E731
-            (components, predicted), seconds = timed(call)
-            answers[name] = judged(planted, components, predicted, seconds)
+        found[name] = judged(planted, model.components_, model.predict(planted.X), seconds)
+    return found
+
+
+def descents(planted: Any, activation: str, count: int, seed: int) -> Run:
+    (components, predicted), seconds = timed(
+        lambda: random_starts(planted, activation, count, seed)
+    )
+    name = "L-BFGS, 1 start" if count == 1 else f"L-BFGS, {count} starts"
+    return {name: judged(planted, components, predicted, seconds)}
+
+
+def perceptron(planted: Any, activation: str, seed: int) -> Run:
     peer = MLPRegressor(
-        hidden_layer_sizes=(k,),
+        hidden_layer_sizes=(len(planted.components),),
         activation="logistic" if activation == "sigmoid" else activation,
         early_stopping=False,
         max_iter=1000,
         random_state=seed,
     )
     _, seconds = timed(lambda: peer.fit(planted.X, planted.y))
-    answers["MLPRegressor"] = judged(planted, peer.coefs_[0].T, peer.predict(planted.X), seconds)
-    return answers
+    return {"MLPRegressor": judged(planted, peer.coefs_[0].T, peer.predict(planted.X), seconds)}
 
 
-def row(setting: tuple[str, int, int, int], runs: list[dict[str, Any]]) -> str:
-    activation, d, k, n = setting
+def planted_networks(gathered: Gathered, seeds: Sequence[int]) -> Iterator[str]:
+    head = "relative squared error, units found, runs that found all, CPU s"
+    yield f"| {head} | " + " | ".join(_COLUMNS) + " |"
+    yield "|---" * 6 + "|"
+    for activation, d, k, n in SETTINGS:
+        title = f"{activation}, d {d}, k {k}, n {n:,}"
+        for place, seed in enumerate(seeds[:_SEEDS]):
+
+            def made(settings: Any = (n, d, k), kind: str = activation, seed: int = seed) -> Any:
+                return lt.datasets.make_network(*settings, activation=kind, random_state=seed)
+
+            gathered.measure(
+                "planted",
+                title,
+                seed,
+                lambda made=made, kind=activation: our_network(made(), kind),
+            )
+            if place >= _PEERS or gathered.ours:
+                continue
+            gathered.measure(
+                "one start",
+                title,
+                seed,
+                lambda made=made, kind=activation, seed=seed: {
+                    **descents(made(), kind, 1, seed),
+                    **perceptron(made(), kind, seed),
+                },
+            )
+            if place < (_TEN if n <= _AFFORDABLE else 1):
+                gathered.measure(
+                    "ten starts",
+                    title,
+                    seed,
+                    lambda made=made, kind=activation, seed=seed: descents(made(), kind, 10, seed),
+                )
+        yield from row(gathered, title)
+
+
+def row(gathered: Gathered, title: str) -> Iterator[str]:
+    found: dict[str, Any] = {}
+    for table in ("planted", "one start", "ten starts"):
+        found |= gathered.found(table, title)
+    if not found:
+        return
     cells = []
     for column in _COLUMNS:
-        found = [answers[column] for answers in runs if column in answers]
-        if not found:
+        if column not in found:
             cells.append("not run")
             continue
-        errors, units, whole, seconds = zip(*found, strict=True)
+        errors, units, whole, seconds = found[column].T
         cells.append(
-            f"{statistics.median(errors):.1e}, {100 * statistics.mean(units):.0f} %, "
-            f"{sum(whole):.0f} of {len(found)}, {statistics.median(seconds):.1f} s"
+            f"{median(errors):.1e}, {100 * np.mean(units):.0f} %, "
+            f"{sum(whole):.0f} of {len(whole)}, {median(seconds):.1f} s"
         )
-    return f"| {activation}, d {d}, k {k}, n {n:,} | " + " | ".join(cells) + " |"
+    yield f"| {title} | " + " | ".join(cells) + " |"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--peers", type=int, default=10, help="seeds that the peers run too")
-    parser.add_argument("--rows", default=",".join(map(str, range(len(SETTINGS)))))
-    parser.add_argument("--no-write", action="store_true", help="print the rows only")
-    arguments = parser.parse_args()
-    warnings.simplefilter("ignore")
-    head = "relative squared error, units found, runs that found all, CPU s"
-    lines = [f"| {head} | " + " | ".join(_COLUMNS) + " |", "|---" * 6 + "|"]
-    for place in map(int, arguments.rows.split(",")):
-        setting = SETTINGS[place]
-        runs = [run(setting, seed, seed < arguments.peers) for seed in range(arguments.seeds)]
-        lines.append(row(setting, runs))
-        print(lines[-1], flush=True)
-    if not arguments.no_write:
-        put("bench-two-layer", lines)
+def warm_up() -> None:
+    our_network(lt.datasets.make_network(5000, 4, 2, random_state=0), "sigmoid")
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__ or "", {"planted": planted_networks}, {"planted": "bench-two-layer"}, warm_up)

@@ -146,6 +146,7 @@ def test_weights_do_not_run_away_where_no_best_fit_exists(seed, monkeypatch):
     assert result.residual <= free.residual * (1 + 1e-3)
 
 
+@pytest.mark.slow
 def test_tolerances_act_on_masked_fits_and_no_second_start_is_asked_for_without_a_search():
     rng = np.random.default_rng(8)
     tensor = compose([rng.standard_normal((d, 2)) for d in (9, 8, 7)])

@@ -80,6 +80,7 @@ def test_masks_and_sparse_tensors_are_refused():
         lt.decompose(lt.SparseTensor.from_dense(tensor), 2, sparsity=3)
 
 
+@pytest.mark.slow
 def test_turns_end_where_fits_to_the_same_entries_use_up_their_iterations():
     rng = np.random.default_rng(9)
     matrix = rng.standard_normal((9, 2)) @ rng.standard_normal((2, 3))

@@ -308,6 +308,15 @@ def test_components_that_moments_do_not_show_are_told():
     assert lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_.n_seen == 2
 
 
+def test_components_outside_the_subspace_of_the_moments_are_found():
+    data = lt.datasets.make_regressions(8000, 10, 7, noise=0.05, random_state=2)
+    model = lt.MixtureOfRegressions(7, random_state=0).fit(data.X, data.y)
+    assert model.certificate_.n_seen < 7
+    assert model.certificate_.n_starts >= 3
+    gaps = np.linalg.norm(data.coef[:, None] - model.coef_[None], axis=2)
+    assert gaps.min(axis=1).max() < 0.05
+
+
 @pytest.mark.parametrize("seed", [700, 702, 703, 705])
 def test_one_regression_is_never_two_stable_ones(seed):
     # Of twenty fits with a component too many, three were called stable.
@@ -316,6 +325,25 @@ def test_one_regression_is_never_two_stable_ones(seed):
     for y in (X.sum(axis=1) + rng.standard_normal(400), rng.standard_normal(400)):
         certificate = lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_
         assert certificate.verdict != "stable"
+
+
+@pytest.mark.parametrize("kind", ["skewed", "heavy", "parallel"])
+def test_noise_that_is_no_gaussian_is_not_two_regressions(kind):
+    verdicts = []
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((1000, 4))
+        noise = {
+            "skewed": 0.3 * (rng.exponential(size=1000) - 1),
+            "heavy": 0.3 * rng.standard_t(2, 1000),
+            "parallel": 0.3 * rng.standard_normal(1000) + 1.5 * (rng.random(1000) < 0.4),
+        }[kind]
+        model = lt.MixtureOfRegressions(2, random_state=0).fit(X, X @ [1, 2, 0, 1.0] + noise)
+        verdicts.append(model.certificate_.verdict)
+        assert ("skewed or heavy-tailed" in " ".join(str(model.certificate_).split())) == (
+            kind != "parallel"
+        )
+    assert ("stable" in verdicts) == (kind == "parallel")
 
 
 def test_the_worth_of_a_component_is_what_the_likelihood_loses():

@@ -295,6 +295,12 @@ def test_samples_come_from_the_tree():
             NotIdentifiableError,
             "column 8 of X never",
         ),
+        (
+            np.column_stack([SITES.X, np.full(600, -1)]),
+            {},
+            NotIdentifiableError,
+            "column 8 of X holds no symbol",
+        ),
         (1e200 * POINTS.X, {}, InvalidInputError, "smaller unit"),
         (np.where(POINTS.X > 3, np.nan, POINTS.X), {}, InvalidInputError, "NaN"),
         (SITES.X, {"shrinkage": -1}, InvalidInputError, "shrinkage=-1"),
@@ -443,6 +449,30 @@ def test_a_collapsed_tree_is_a_model_like_others(tmp_path, model):
     given = lt.LatentTree(topology=binary.newick(), collapse=0.05, refine=0).fit(X)
     assert lt.robinson_foulds(given.tree_, data.tree) == 0
     assert set(given.intervals(X, n_groups=10, n_resamples=5)) == set(found)
+
+
+@pytest.mark.parametrize("model", ["hky", "gaussian"])
+def test_stars_of_four_leaves_are_not_called_stable(model):
+    verdicts = []
+    for shape in ("star", "random"):
+        for seed in range(20):
+            sample = lt.datasets.make_tree(500, 4, shape=shape, model=model, random_state=seed)
+            found = lt.LatentTree(refine=0, random_state=0).fit(sample.X).certificate_
+            verdicts.append(found.verdict)
+            if 0.95 <= found.weakest_support < 0.99:
+                assert "only inner edge" in str(found)
+    assert verdicts[:20].count("stable") <= 1
+    assert verdicts[20:].count("stable") >= 12
+
+
+def test_three_leaves_without_correlations_are_not_called_stable():
+    verdicts = []
+    for seed in range(20):
+        X = np.random.default_rng(seed).standard_normal((500, 3))
+        verdicts.append(lt.LatentTree().fit(X).certificate_.verdict)
+    assert verdicts.count("stable") <= 1
+    sample = lt.datasets.make_tree(500, 3, model="gaussian", random_state=0)
+    assert lt.LatentTree().fit(sample.X).certificate_.verdict == "stable"
 
 
 def test_a_whole_star_is_certified():

@@ -74,12 +74,14 @@ def count_states(
         largest = logs[0]
         for state in range(1, n_states):
             largest = max(largest, logs[state])
-        n_kept, summed = 0, 0.0
+        n_kept, summed, least = 0, 0.0, largest + _NEGLIGIBLE
         for state in range(n_states):
-            if logs[state] - largest > _NEGLIGIBLE:
-                kept[n_kept], values[n_kept] = state, exp(logs[state] - largest)
-                summed += values[n_kept]
+            if logs[state] > least:
+                kept[n_kept] = state
                 n_kept += 1
+        for chosen in range(n_kept):
+            values[chosen] = exp(logs[kept[chosen]] - largest)
+            summed += values[chosen]
         total += weights[row] * (largest + log(summed))
         for chosen in range(n_kept):
             state, fraction = kept[chosen], weights[row] * values[chosen] / summed

@@ -38,6 +38,10 @@ _PER_CAUSE = 4
 MOST_AUTOMATIC = 50
 # Passes of EM on which starts are compared.
 _TRIAL = 30
+# Data up to so many times the sample are gone through whole: corrections of what EM finds on the
+# sample take more passes than EM over all rows (20 causes, 100,000 rows: 94 of 42 % of the rows
+# against 19 of all).
+_MUCH_LONGER = 4
 # Priors above which states with few active causes miss too much (recipe: errors double from .2 on).
 LARGE_PRIOR = 0.2
 
@@ -135,7 +139,10 @@ class NoisyOrModel(Model[NoisyOrState]):
         return NoisyOrFamily()
 
     def sample_size(self, frame: Frame) -> int:
-        return self.rows_in_memory(self.sample_limit, self.n_features)
+        few = self.rows_in_memory(self.sample_limit, self.n_features)
+        if frame.n_units > _MUCH_LONGER * few:
+            return few
+        return max(few, min(self.sample_limit, int(frame.n_units)))
 
     def search(self, frame: Frame, search_: Search[NoisyOrState]) -> Start[NoisyOrState]:
         # Equal rows become one of their weight: starts do not depend on how data are repeated.

@@ -28,6 +28,7 @@ from latensor.estimation.target_input import read_pair, target_source
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.mixture_certificate import (
     RegressionMixtureCertificate,
+    differs_in_noise_only,
     smallest_gain,
     smallest_logistic_gain,
 )
@@ -261,6 +262,8 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
             spectrum=answer.evidence.get("spectrum", ()),
             gain=gain,
             asked=component_worth(free * k - 1, free * (k - 1) - 1, count),
+            noise_only=self.link == "identity"
+            and differs_in_noise_only(state.weights, state.coefficients, state.variances, count),
         )
 
     def _family(self) -> tuple[RegressionMixtureFamily, RegressionMixtureState]:

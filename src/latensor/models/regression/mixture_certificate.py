@@ -31,6 +31,12 @@ _APART, _CLOSE = 1.0, 0.3
 # components).
 _LOGISTIC = 100_000
 _DRAWS = 4096
+# Slopes are the same where they differ by less than so many times what equal ones differ by on
+# average, or by this fraction of the smaller noise.
+_TIMES, _FRACTION = 2.0, 0.3
+# Two modes are told apart where the density between them falls below this fraction of the lower
+# one: exponential noise, fitted by two Gaussians, falls to .9 of it.
+_VALLEY, _GRID = 0.5, 201
 # Steps of Newton's method for a logistic regression of as many draws.
 _NEWTON = 20
 
@@ -58,6 +64,8 @@ class RegressionMixtureCertificate(Findings):
     gain : float, log-likelihood of all samples that is lost if the two components are joined that
         lose least; infinite for counts, where it is not known
     asked : float, what the Bayesian information criterion asks of that gain for a component
+    noise_only : bool, whether two components have the same slopes and intercepts so close that
+        they are no two modes
     """
 
     n_components: int
@@ -75,6 +83,7 @@ class RegressionMixtureCertificate(Findings):
     spectrum: tuple[float, ...] = ()
     gain: float = float("inf")
     asked: float = 0.0
+    noise_only: bool = False
 
     @property
     def headline(self) -> str:
@@ -103,6 +112,15 @@ class RegressionMixtureCertificate(Findings):
     @finding("Evidence")
     def _evidence(self) -> Said | None:
         return evidence_finding(self.n_components, self.gain, self.asked)
+
+    @finding("Noise")
+    def _noise(self) -> Said | None:
+        if not self.noise_only:
+            return None
+        return CAUTION, (
+            "two components have the same slopes and intercepts that are no two modes: a single "
+            "regression whose noise is skewed or heavy-tailed explains them as well."
+        )
 
     @finding("Optimum")
     def _starts(self) -> Said | None:
@@ -169,6 +187,33 @@ def smallest_gain(weights: np.ndarray, coefficients: np.ndarray, variances: np.n
         loss = (np.log(joined) - fractions @ np.log(noise)) / 2 - told
         smallest = min(smallest, float(total * loss))
     return smallest
+
+
+def differs_in_noise_only(
+    weights: np.ndarray, coefficients: np.ndarray, variances: np.ndarray, count: float
+) -> bool:
+    """Whether two components are one regression whose noise is no Gaussian.
+
+    Their slopes differ by no more than errors of estimation, whose mean square is d (v_i / w_i +
+    v_j / w_j) / n, and between their intercepts the density of both has no deep valley.
+
+    Parameters
+    ----------
+    weights, variances : (k,)
+    coefficients : (k, 1 + d), intercepts first, of whitened features
+    count : float, samples
+    """
+    for i, j in combinations(range(len(weights)), 2):
+        gap, noise = coefficients[i] - coefficients[j], np.sqrt(variances[[i, j]])
+        error = np.sqrt((len(gap) - 1) * (noise**2 / weights[[i, j]]).sum() / count)
+        same = np.linalg.norm(gap[1:]) < max(_TIMES * error, _FRACTION * noise.min())
+        along = np.linspace(0.0, gap[0], _GRID)[:, None] - np.array([gap[0], 0.0])
+        density = np.exp(-0.5 * (along / noise) ** 2) @ (weights[[i, j]] / noise)
+        lowest = int(density.argmin())
+        peaks = min(density[: lowest + 1].max(), density[lowest:].max())
+        if same and density[lowest] > _VALLEY * peaks:
+            return True
+    return False
 
 
 def smallest_logistic_gain(weights: np.ndarray, coefficients: np.ndarray) -> float:

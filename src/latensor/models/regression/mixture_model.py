@@ -34,6 +34,10 @@ _TRIAL_UNITS, _TRIAL, _LEFT = 10_000, 100, 1e-4
 # on a wrong one (3 of 20 runs of ten components, where two were enough): so many are always tried.
 _SAME = 1e-3
 _FEWEST = 6
+# Starts in all features, at least, where the second moment does not show all directions of the
+# components, and the passes and tolerance of each: of 15 regressions on 20 features starts inside
+# its subspace had agreed on a wrong optimum, and single ones in all features found the right one.
+_WHOLE, _PASSES, _WHOLE_LEFT = 3, 200, 1e-6
 # The variance of the noise at a start, as a fraction of that of y: EM lets it shrink.
 _FIRST_VARIANCE = 0.3
 
@@ -173,10 +177,13 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
     ) -> Start[RegressionMixtureState]:
         """The best of random rotations inside the subspace that the second moment shows.
 
-        They end once six are tried and two of them have led to the best optimum.
+        They end once six are tried and two of them have led to the best optimum. Where the moment
+        does not show all directions, starts in all features take their place.
         """
         count, basis = frame["count"], frame["basis"]
         units = search_.sample.take(slice(0, _TRIAL_UNITS))
+        if search_.evidence.get("n_seen", count) < count < frame["rank"]:
+            return self._in_all_features(frame, search_, units)
         inner = replace(self.family(frame), whitener=frame["whitener"] @ basis)
         fold = _fold_of(inner, units)
         spread = self.spread(frame, units, inner)
@@ -205,6 +212,32 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         lifted = np.column_stack([state.coefficients[:, 0], state.coefficients[:, 1:] @ basis.T])
         evidence = {"n_starts": len(reached), "n_agreed": agreed}
         return Start(replace(state, coefficients=lifted), best[2], 0, evidence)
+
+    def _in_all_features(
+        self, frame: Frame, search_: Search[RegressionMixtureState], units: Batch
+    ) -> Start[RegressionMixtureState]:
+        """The best of random starts that no subspace confines, two of which have led to it."""
+        spread = self.spread(frame, units, self.family(frame))
+        reached: list[Reached[RegressionMixtureState]] = []
+        for number in range(max(self.n_init, 1)):
+            start = self.drawn(frame["count"], spread, search_.rng)
+            reached.append(
+                em(
+                    search_.fold,
+                    search_.family,
+                    start,
+                    max_iter=_PASSES,
+                    tol=_WHOLE_LEFT,
+                    prepared=True,
+                )
+            )
+            values = [each.log_likelihood for each in reached]
+            agreed = sum(value > max(values) - _SAME for value in values)
+            if agreed >= 2 and number + 1 >= _WHOLE:
+                break
+        evidence = {"n_starts": len(reached), "n_agreed": agreed}
+        best = int(np.argmax(values))
+        return Start(reached[best].state, f"random {best + 1}", 0, evidence)
 
     def spread(self, frame: Frame, units: Batch, inner: RegressionMixtureFamily) -> Array:
         """The root (m, m) of the mean of b b' over components, as far as moments show it."""

@@ -83,6 +83,26 @@ def log_likelihood(before: Any, decays: Any, weights: Any, t: float) -> float:
 
 
 @compiled()
+def gain_over_zero(before: Any, decays: Any, weights: Any, t: float) -> float:
+    """What a length t adds to the log-likelihood of length zero, `before` as in `best_length`."""
+    size, n_sites = before.shape
+    decayed = np.exp(-decays * t)
+    work = np.empty((2, _BLOCK))
+    total = 0.0
+    for start in range(0, n_sites, _BLOCK):
+        m = min(_BLOCK, n_sites - start)
+        for c in range(size):
+            for s in range(m):
+                z = before[c, start + s]
+                work[0, s] = decayed[c] * z + (work[0, s] if c else 0.0)
+                work[1, s] = z + (work[1, s] if c else 0.0)
+        for s in range(m):
+            ratio = max(work[0, s], _TINY) / max(work[1, s], _TINY)
+            total += weights[start + s] * np.log(ratio)
+    return total
+
+
+@compiled()
 def to_spectrum(partial: Any, forward: Any, out: Any) -> None:
     """V' p^1/2 a of partial likelihoods (g k, S), class by class."""
     k, n_sites = forward.shape[0], partial.shape[1]
@@ -211,6 +231,7 @@ def sweep(
     inside: Any,
     outside: Any,
     scales: Any,
+    gains: Any,
 ) -> float:
     """Go round the tree once, and set every length to its best, the others given.
 
@@ -227,6 +248,7 @@ def sweep(
     inside, outside : (h, g k, S) spectra of hidden nodes, written: of the subtree at a node, and,
         at its parent, of all else
     scales : (h, S), what likelihoods of hidden nodes were divided by, written
+    gains : (h,), of the log-likelihood by the length above a hidden node over length zero, written
 
     Returns
     -------
@@ -264,6 +286,8 @@ def sweep(
                 to_spectrum(one, forward, outside[v - n])
                 product(inside[v - n], outside[v - n], one)
             lengths[v] = best_length(one, decays, weights, lengths[v])
+            if v >= n:
+                gains[v - n] = gain_over_zero(one, decays, weights, lengths[v])
         else:
             v = ~visit
             if v >= n:

@@ -52,6 +52,8 @@ def logdet_affinity(
     tables, k = pairs.tables, n_states
     n, d = tables.shape[0], tables.shape[2]
     marginals = pairs.marginals
+    missing = np.diag(pairs.totals) == 0
+    refuse_leaves(missing, names, "holds no symbol", "hold no symbol", "that is missing everywhere")
     refuse_constant(marginals.max(axis=1) >= 1.0, names)
     # A symbol that a leaf lacks would make its product of frequencies zero.
     sites = np.maximum(pairs.totals, 1.0)
@@ -78,15 +80,22 @@ def logdet_affinity(
 
 def refuse_constant(constant: Array, names: Sequence[object] | None) -> None:
     """Refuse leaves that never vary, by their names."""
-    if not constant.any():
+    refuse_leaves(constant, names, "never varies", "never vary", "that is constant")
+
+
+def refuse_leaves(
+    bad: Array, names: Sequence[object] | None, one: str, many: str, described: str
+) -> None:
+    """Refuse leaves by their names: "columns 1, 2 of X [never vary]: a leaf [that is constant]"."""
+    if not bad.any():
         return
-    places = np.flatnonzero(constant)
+    places = np.flatnonzero(bad)
     shown = ", ".join(str(i if names is None else names[i]) for i in places[:8])
     more = f" and {len(places) - 8} more" if len(places) > 8 else ""
-    many, vary = ("columns", "vary") if len(places) > 1 else ("column", "varies")
+    noun, verb = ("columns", many) if len(places) > 1 else ("column", one)
     raise NotIdentifiableError(
-        f"{many} {shown}{more} of X never {vary}: a constant leaf says nothing about the tree; "
-        "leave it out"
+        f"{noun} {shown}{more} of X {verb}: a leaf {described} says nothing about the tree; leave "
+        "it out"
     )
 
 
