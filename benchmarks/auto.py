@@ -176,10 +176,28 @@ def gaussian_sources(seed: int) -> Any:
     return lt.ICA("auto", random_state=seed, n_jobs=1).fit(rows)
 
 
+def one_in_every_sensor(seed: int) -> Any:
+    """Sources that are not mixed: their covariance is that of noise."""
+    rows = np.random.default_rng(seed).laplace(size=(5000, 5)) * np.arange(1, 6)
+    return lt.ICA("auto", random_state=seed, n_jobs=1).fit(rows)
+
+
+def periodic_sources(seed: int) -> Any:
+    """The three of scikit-learn's example, with phases at random."""
+    rng, time_of = np.random.default_rng(seed), np.linspace(0, 8, 2000)
+    waves = [np.sin(2 * time_of + rng.uniform(0, 6)), np.sin(3 * time_of + rng.uniform(0, 6))]
+    sources = np.column_stack([waves[0], np.sign(waves[1]), 2 * ((time_of + rng.uniform()) % 1)])
+    sources = sources + 0.2 * rng.standard_normal(sources.shape)
+    rows = sources / sources.std(axis=0) @ rng.standard_normal((3, 3))
+    return lt.ICA("auto", random_state=seed, n_jobs=1).fit(rows)
+
+
 BOTH = ("laplace", "uniform")
 SOURCES = (
     # One is kept where none is found: a model without components has nothing to transform to.
     Setting("5 Gaussian sources of 5", 1, gaussian_sources),
+    Setting("5 of 5, n 5,000, laplace, not mixed", 5, one_in_every_sensor),
+    Setting("3 of 3, n 2,000, sine, square and sawtooth", 3, periodic_sources),
     mixed(5000, 3, 3, BOTH),
     mixed(5000, 6, 6, "laplace"),
     mixed(5000, 8, 3, BOTH, 0.3, "isotropic"),

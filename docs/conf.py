@@ -39,6 +39,8 @@ sphinx_gallery_conf = {
     "abort_on_example_error": True,
     "download_all_examples": False,
     "show_memory": False,
+    # What an example says it prints: a last line that draws has nothing to say.
+    "capture_repr": (),
     "within_subsection_order": "FileNameSortKey",
 }
 myst_enable_extensions = ["dollarmath", "amsmath"]

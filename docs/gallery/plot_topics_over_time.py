@@ -30,5 +30,6 @@ for topic in range(3):
         capsize=2,
     )
 axis.set_xlabel("year")
+axis.locator_params(axis="x", integer=True)
 axis.set_ylabel("fraction of words, two standard errors")
 axis.legend(frameon=False)

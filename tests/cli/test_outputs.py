@@ -1,5 +1,7 @@
 """Files of the commands: written before anything is printed, never over something precious."""
 
+import atexit
+import gc
 import importlib.util
 import io
 import os
@@ -9,6 +11,7 @@ import signal
 import subprocess
 import sys
 from importlib import import_module
+from types import ModuleType
 
 import numba
 import numpy as np
@@ -228,6 +231,19 @@ def test_an_interruption_while_importing_is_quiet(monkeypatch):
     assert result.stderr == "Interrupted.\n"
 
 
+def test_an_interruption_of_the_first_imports_is_quiet(monkeypatch, capsys):
+    class Interrupted(ModuleType):
+        def __getattr__(self, name):
+            raise KeyboardInterrupt
+
+    start = import_module("latensor.__main__").main
+    monkeypatch.setitem(sys.modules, "latensor.cli", Interrupted("latensor.cli"))
+    with pytest.raises(SystemExit) as ended:
+        start()
+    assert ended.value.code == 130
+    assert capsys.readouterr().err == "Interrupted.\n"
+
+
 @pytest.mark.skipif(shutil.which("head") is None, reason="needs head")
 def test_the_shell_gets_its_first_line_and_the_file(folder):
     command = f"{sys.executable} -m latensor topics texts.txt --topics 2 --save m.npz | head -1"
@@ -261,3 +277,26 @@ def test_a_terminal_is_told_of_compiling_once(monkeypatch, capsys):
     with announce_compiling():
         assert double(1.5) == 3.0
     assert NOTICE not in capsys.readouterr().err
+
+
+def test_a_terminal_is_told_before_a_command_is_imported(monkeypatch, capsys):
+    shown = []
+
+    def look(name):
+        shown.append(capsys.readouterr().err)
+        return import_module(name)
+
+    monkeypatch.setattr("latensor.cli.import_module", look)
+    for is_terminal in (True, False):
+        monkeypatch.setattr("sys.stderr.isatty", lambda on=is_terminal: on, raising=False)
+        assert main.get_command(None, "compile").name == "compile"
+        # The word is taken away again.
+        shown.append(capsys.readouterr().err.strip(" "))
+    assert shown == ["starting ...", "\r            \r", "", ""]
+
+
+def test_a_process_ends_without_a_last_search_for_garbage(monkeypatch):
+    registered = []
+    monkeypatch.setattr(atexit, "register", registered.append)
+    CliRunner().invoke(main, ["fit", "--list"])
+    assert registered == [gc.freeze]

@@ -477,3 +477,34 @@ def test_a_stream_after_a_fit_is_refined_as_long_as_its_rows_are_kept():
     second = workers.spawn().partial_fit(made[500:])
     for model in (fitted, workers.merge(second)):
         np.testing.assert_allclose(model.mixing_, whole.mixing_, atol=1e-6)
+
+
+def test_sources_that_repeat_themselves_are_no_noise():
+    # As in the examples of other libraries: autocovariances of such sources never vanish.
+    time, rng = np.linspace(0, 8, 2000), np.random.default_rng(0)
+    sources = np.column_stack([np.sin(2 * time), np.sign(np.sin(3 * time)), 2 * (time % 1) - 1])
+    sources = sources / sources.std(axis=0) + 0.25 * rng.standard_normal(sources.shape)
+    model = ICA("auto", random_state=0).fit(sources @ rng.standard_normal((3, 3)))
+    assert model.n_components_ == 3
+    assert model.selection_.repeating.all()
+    assert "repeats itself" in str(model.selection_)
+    assert model.selection_.to_dict()["repeating"] == [True] * 3
+    # Slow Gaussian noise does not come back.
+    walks = np.cumsum(rng.standard_normal((2000, 3)), axis=0)
+    assert not ICA("auto", random_state=0).fit(walks).selection_.repeating.any()
+
+
+@pytest.mark.parametrize("scale", [1.0, np.arange(1.0, 6.0)])
+def test_one_source_in_every_sensor_is_not_taken_for_noise(scale):
+    rows = np.random.default_rng(1).laplace(size=(3000, 5)) * scale
+    model = ICA("auto", random_state=0).fit(rows)
+    assert model.n_components_ == 5
+    assert model.certificate_.verdict == "stable"
+
+
+def test_a_source_as_good_as_any_is_not_stable():
+    rows = np.random.default_rng(0).standard_normal((2000, 3))
+    model = ICA("auto", random_state=0).fit(rows)
+    assert model.selection_.choices["medium"] == 0
+    assert model.certificate_.verdict == "unstable"
+    assert "any direction would be as good" in str(model.certificate_)

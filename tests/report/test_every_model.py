@@ -264,6 +264,25 @@ def test_names_of_features_are_shown_and_escaped() -> None:
     assert HOSTILE not in page
 
 
+@pytest.mark.parametrize(
+    "found",
+    [
+        lambda tensor: lt.decompose(tensor, 2, random_state=0),
+        lambda tensor: lt.tucker(tensor, 2, random_state=0),
+        lambda tensor: lt.tensor_train(tensor, 2),
+        lambda tensor: lt.tensor_pca(tensor, symmetric=False, random_state=0),
+    ],
+    ids=["CP", "Tucker", "train", "tensor PCA"],
+)
+def test_names_of_modes_are_shown_and_escaped(found: Any) -> None:
+    names = ["time", HOSTILE, "place"]
+    result = found(_tensor())
+    page = lt.report.model_report(result, names=names)
+    assert all(f">{name}<" in page for name in ("time", "place"))
+    assert HOSTILE not in page
+    assert ">time<" not in lt.report.model_report(result, names={0: "time"})
+
+
 def test_what_needs_data_says_so(tmp_path: Any) -> None:
     rows = _rows(3)
     model = lt.GaussianMixture(2, random_state=0).fit(rows)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import signal
 import sys
@@ -47,7 +48,8 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in _COMMANDS:
             return None
-        command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
+        with _said("starting"):
+            command: click.Command = getattr(import_module(f"{__name__}.{cmd_name}"), cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -99,8 +101,24 @@ def _signals_as_exits() -> Iterator[None]:
 
 
 @contextmanager
+def _said(word: str) -> Iterator[None]:
+    """A word on a terminal while the block takes its time, which is gone after it."""
+    shown = f"{word} ..." if sys.stderr is not None and sys.stderr.isatty() else ""
+    click.echo(shown, nl=False, err=True)
+    try:
+        yield
+    finally:
+        click.echo("\r" + " " * len(shown) + "\r" if shown else "", nl=False, err=True)
+
+
+@contextmanager
 def _rare_collections() -> Iterator[None]:
-    """Look for unreachable objects less often than Python does."""
+    """Look for unreachable objects less often than Python does, and not at all at the end.
+
+    What is left then vanishes with the process: to go over it takes another half second.
+    """
+    atexit.unregister(gc.freeze)
+    atexit.register(gc.freeze)
     before = gc.get_threshold()
     gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
     try:

@@ -1,4 +1,4 @@
-"""What `python -m latensor` runs."""
+"""What `python -m latensor.cli` runs."""
 
 from latensor.cli import main
 

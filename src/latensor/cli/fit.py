@@ -197,13 +197,13 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
     "model_file",
     type=Target(),
     metavar="FILE",
-    help="Where to write the model, for lt.load in Python (.npz).",
+    help="Where to write the model, for --apply and for lt.load in Python (.npz).",
 )
 @click.option(
     "--apply",
     "learned",
     type=click.Path(path_type=Path),
-    metavar="FILE",
+    metavar="SAVED",
     help="A model that --save wrote: say what it makes of the rows of FILE, learn nothing. The "
     "answers go to --out, or as CSV to the standard output.",
 )

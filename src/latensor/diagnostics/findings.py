@@ -81,14 +81,14 @@ class Findings:
 
     @finding("Halves")
     def _halves(self) -> Said | None:
-        if not self.in_halves:
+        if self.in_halves <= 0:
             return None
         return GOOD, f"each half of the data finds all {self.in_halves} by itself."
 
     @property
     def judged(self) -> tuple[Statement, ...]:
         """The findings that the verdict is about."""
-        left_out = self._apart | (self._inferred if self.in_halves else frozenset())
+        left_out = self._apart | (self._inferred if self.in_halves > 0 else frozenset())
         return tuple(s for s in self.statements if s.topic not in left_out or s.level == BAD)
 
     @property

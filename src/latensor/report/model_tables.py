@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -245,13 +245,20 @@ def component_rows(result: Any, names: Names, data: Sequence[Any], width: int) -
     """Weights of the components of a CP decomposition, and the largest entries in every mode."""
     factors = [to_host(factor) for factor in result.factors]
     labels = result.mode_labels or [_UNLABELLED] * len(factors)
-    return _component_table(result, factors, labels, [f"mode {m}" for m in range(len(factors))])
+    numbered = [f"mode {m}" for m in range(len(factors))]
+    return _component_table(result, factors, labels, _titles(names, labels, numbered))
+
+
+def _titles(names: Names, labels: Sequence[ModeLabels], numbered: Sequence[str]) -> Sequence[str]:
+    """What modes are called: as they are named here, by their labels, or by number."""
+    if len(names) == len(numbered):
+        return names
+    return [own.name or number for own, number in zip(labels, numbered, strict=True)]
 
 
 def _component_table(
     result: Any, factors: Sequence[Any], labels: Sequence[ModeLabels], titles: Sequence[str]
 ) -> Rows:
-    named = [own.name or title for own, title in zip(labels, titles, strict=True)]
     places = [
         [str(place) for place in (range(len(factor)) if own.values is None else own.values)]
         for factor, own in zip(factors, labels, strict=True)
@@ -261,25 +268,24 @@ def _component_table(
                                    for factor, own in zip(factors, places, strict=True))]
         for r, weight in enumerate(to_host(result.weights))
     ]  # fmt: skip
-    return ["component", "weight", *named], rows
+    return ["component", "weight", *titles], rows
 
 
 def slice_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Weights of the components of PARAFAC2, and the slices and columns in which they are large."""
     factors = [to_host(factor) for factor in result.factors[::2]]
     labels = (result.mode_labels or [_UNLABELLED] * 3)[::2]
-    return _component_table(result, factors, labels, ["slices", "columns"])
+    titles = _titles((), labels, ["slices", "columns"])
+    return _component_table(result, factors, labels, titles)
 
 
 def core_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Dimensions and ranks of the modes of a Tucker decomposition."""
     tensor = result.tensor
     labels = result.mode_labels or [_UNLABELLED] * len(tensor.shape)
-    sizes = zip(labels, tensor.shape, tensor.core.shape, strict=True)
-    rows = [
-        [own.name or str(mode), str(size), str(rank)]
-        for mode, (own, size, rank) in enumerate(sizes)
-    ]
+    titles = _titles(names, labels, _numbered((), len(tensor.shape)))
+    sizes = zip(titles, tensor.shape, tensor.core.shape, strict=True)
+    rows = [[mode, str(size), str(rank)] for mode, size, rank in sizes]
     return ["mode", "dimension", "rank"], rows
 
 
@@ -287,30 +293,33 @@ def robust_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> R
     """Dimensions, ranks and gross errors of robust PCA, mode by mode."""
     places = np.asarray(result.sparse.coordinates)
     ranks = result.rank if isinstance(result.rank, tuple) else (result.rank,) * 2
+    titles = _numbered(names, len(ranks))
     rows = []
     for mode, (size, rank) in enumerate(zip(result.low_rank.shape, ranks, strict=True)):
         counts = np.bincount(places[:, mode], minlength=size)
         slices = np.argsort(-counts, kind="stable")[:_FEATURES]
         most = ", ".join(f"{i}: {counts[i]:,}" for i in slices if counts[i])
-        rows.append([str(mode), str(size), str(rank), most or "-"])
+        rows.append([titles[mode], str(size), str(rank), most or "-"])
     return ["mode", "dimension", "rank", "most gross errors in slices"], rows
 
 
 def direction_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """The largest entries of the vectors of tensor PCA."""
+    titles = _numbered(names, len(result.vectors))
     rows = []
     shared = all(vector is result.vectors[0] for vector in result.vectors)
     for mode, vector in enumerate(result.vectors[: 1 if shared else None]):
         numbers = [str(i) for i in range(len(vector))]
-        rows.append(["all" if shared else str(mode), leading(to_host(vector), numbers)])
+        rows.append(["all" if shared else titles[mode], leading(to_host(vector), numbers)])
     return ["mode", "largest entries"], rows
 
 
 def train_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Dimensions of the cores of a tensor train, and how many numbers each holds."""
+    titles = _numbered(names, len(result.cores))
     rows = [
-        [str(mode), str(core.shape[1]), f"{core.shape[0]}, {core.shape[2]}", f"{core.size:,}"]
-        for mode, core in enumerate(map(to_host, result.cores))
+        [mode, str(core.shape[1]), f"{core.shape[0]}, {core.shape[2]}", f"{core.size:,}"]
+        for mode, core in zip(titles, map(to_host, result.cores), strict=True)
     ]
     return ["mode", "dimension", "ranks", "numbers"], rows
 
@@ -385,7 +394,8 @@ def rows_of(
     width : int, characters that there is room for
     """
     tables = (_TABLES[cls.__name__] for cls in type(model).__mro__ if cls.__name__ in _TABLES)
-    known = names
+    # Modes can be named by their numbers, some of them: figures do that.
+    known = None if isinstance(names, Mapping) else names
     for attribute in ("feature_names_in_", "vocabulary_"):
         known = getattr(model, attribute, None) if known is None else known
     return next(tables, parameter_rows)(

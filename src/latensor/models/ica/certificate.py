@@ -61,7 +61,8 @@ class ICACertificate(Findings):
     angle : float, by which sampling turns the space of the sources, in radians; 0 where there are
         as many sources as sensors
     in_halves : int, the number of sources where each was found in both halves of the samples, and
-        is not Gaussian in the one that did not find it; 0 where that was not tried
+        is not Gaussian in the one that did not find it; -1 where none was so, and 0 where that was
+        not tried
     """
 
     n_components: int
@@ -86,14 +87,23 @@ class ICACertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"{self.n_components} sources of {self.n_features} sensors, by {self.method}"
 
+    @finding("Halves")
+    def _no_source(self) -> Said | None:
+        if self.in_halves >= 0 or self.n_features == 1:
+            return None
+        return BAD, (
+            "no source is other than Gaussian in the half of the samples that did not find it: any "
+            "direction would be as good."
+        )
+
     @finding("Identifiable")
     def _identifiable(self) -> Said:
         count = len(self.unidentifiable)
-        if count and self.in_halves:
+        if count and self.in_halves > 0:
             return GOOD, (
-                f"by their kurtosis sources {listed(self.unidentifiable)} may be Gaussian, but "
-                "they are not in the half of the samples that did not find them, by kurtosis and "
-                "skewness."
+                f"by its kurtosis source {listed(self.unidentifiable)} may be Gaussian, but that "
+                "is refuted in the half of the samples that did not find it, by kurtosis and "
+                "skewness, or it repeats itself."
             )
         if count == 0:
             weakest = int(np.argmin(np.abs(self.kurtosis)))
