@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 from dataclasses import dataclass
 from typing import Any
 
@@ -67,8 +68,8 @@ def make_noisy_or(
     d = check_positive_int(n_features, "n_features")
     k = check_positive_int(n_components, "n_components")
     for name, value, most in (("prior", prior, 0.5), ("density", density, 1), ("leak", leak, 0.5)):
-        if not 0 < value <= most:
-            raise InvalidInputError(f"{name}={value!r} must be above 0 and at most {most}")
+        if not (isinstance(value, numbers.Real) and 0 < value <= most):
+            raise InvalidInputError(f"{name}={value!r} must be a number above 0, at most {most}")
     acts = rng.random((k, d)) < density
     # A cause without an effect would not be there.
     acts[np.arange(k), rng.integers(d, size=k)] = True

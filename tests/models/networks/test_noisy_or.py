@@ -321,3 +321,9 @@ def test_independent_features_have_no_causes(d, frequency):
         assert model.n_components_ == 1
         assert model.selection_.reason == "no pair of features interacts above noise"
         assert model.certificate_.verdict != "stable"
+
+
+@pytest.mark.parametrize("prior", [0.0, 0.6, np.full(3, 0.1), "0.1", None])
+def test_a_prior_that_is_no_fraction_is_refused(prior):
+    with pytest.raises(InvalidInputError, match=r"prior=.* must be a number above 0, at most 0.5"):
+        make_noisy_or(10, 8, 3, prior=prior)
