@@ -70,7 +70,8 @@ def test_sources_that_kurtosis_alone_would_not_show():
         assert "did not find them" in str(certificate)
     assert certificate.verdict == "stable", str(certificate)
     gaussian = lt.ICA("auto", random_state=0).fit(rng.normal(size=(4000, 3)))
-    assert gaussian.certificate_.in_halves == 0
+    assert gaussian.certificate_.in_halves == -1
+    assert gaussian.certificate_.verdict == "unstable"
 
 
 def test_certificates_of_other_kinds_stay_as_they_are():
