@@ -297,8 +297,9 @@ class ChainModel(Model[HiddenChain]):
         starts: list[Start] = [
             replace(start, chain=self.with_given(frame, start.chain)) for start in moment
         ]
+        determined = bool(search.evidence["strength"] >= _EDGE)
         if not moment or (k > 1 and search.to_convergence):
-            sure = search.evidence["strength"] >= _EDGE and units.extent > _FEW_ROWS
+            sure = determined and units.extent > _FEW_ROWS
             number = min(_RANDOM if sure else _MORE_RANDOM, _FOR_A_STATE * k)
             starts += [
                 self._random_start(frame, i, units, search.rng) for i in range(max(number, 1))
@@ -309,10 +310,13 @@ class ChainModel(Model[HiddenChain]):
                 numbers = range(number * _MORE_RANDOM, number * _MORE_RANDOM + _RANDOM)
                 return [self._random_start(frame, i, units, search.rng) for i in numbers]
 
+            def explains(chain: HiddenChain, n_rows: int) -> bool:
+                return determined and self._dependence(frame, search, chain, n_rows) == 0
+
             chosen = compete(
                 starts,
                 others,
-                lambda chain, n_rows: self._dependence(frame, search, chain, n_rows) == 0,
+                explains,
                 search,
                 units,
                 lambda chain: self.softened(frame, chain),

@@ -107,15 +107,16 @@ def compete(
     """The start that EM leads highest on a part of the rows, in rounds until nothing is in doubt.
 
     A round is two trials: all starts for a few passes, then the best of them for more. No other one
-    follows where the best one leaves rows that are independent given the states. Where a model only
-    summarizes its rows, the likelihood has many optima: there two starts must agree, of which one
-    at most is of the moments, whose starts resemble each other.
+    follows where the best one explains its rows. Where a model only summarizes them, or moments do
+    not determine it, the likelihood has many optima: there two starts must agree, of which one at
+    most is of the moments, whose starts resemble each other.
 
     Parameters
     ----------
     starts : models to start from
     others : further ones, of the round of that number
-    explains : whether rows are independent given the states of a model learned from so many rows
+    explains : whether moments determine the states, and rows are independent given those of a
+        model learned from so many rows
     search : the sample that the fit goes on with, and its family
     units : the different sequences of the sample
     soften : makes a start one that EM can work on, without zeros that are not meant
