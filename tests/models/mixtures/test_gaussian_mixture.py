@@ -157,7 +157,8 @@ def test_exact_em_on_unobserved_entries_is_near_that_on_all(kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [4, 9])
 def test_half_of_the_entries_lead_to_an_optimum_as_likely_as_that_of_the_truth(seed):
-    # A single search ended .009 and .013 nat per row below, and was called stable.
+    # A single search ended .009 and .013 nat per row below, and was called stable. Seeds are those
+    # of ten on which it was worst; seed 2, .008 below then, still ends .005 below.
     rng = np.random.default_rng(seed)
     turns = np.linalg.qr(rng.standard_normal((5, 8, 8)))[0]
     roots = turns * np.geomspace(0.1, 10, 8) ** 0.25
