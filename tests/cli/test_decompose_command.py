@@ -337,6 +337,7 @@ def damaged(folder):
     ("none.tns", "none.tns: No such file"),
     ("folder.npy", "is a folder"),
     ("table.csv", "unknown kind of file, expected .npy"),
+    ("table.csv", "tables are for latensor fit"),
     ("two.npz", "a (4, 5, 6), b (4, 5, 6), c (3,): say which one is the tensor by --array"),
     ("two.npz --array q", "has no array 'q': it holds a, b, c"),
     ("empty.npz", "holds no arrays"),

@@ -278,7 +278,7 @@ def _learn_shards(
         if save is not None:
             say(console, f"The model is in {save}")
         if out is not None:
-            say(console, f"The report is in {out}")
+            say(console, _where(out))
 
 
 def _learn(
@@ -308,7 +308,7 @@ def _learn(
     if save is not None:
         say(console, f"The model is in {save}")
     if out is not None:
-        say(console, f"The report is in {out}")
+        say(console, _where(out))
 
 
 def _write(page: TopicPage, out: Path) -> None:
@@ -317,6 +317,11 @@ def _write(page: TopicPage, out: Path) -> None:
             stream.write(csv_text(topic_rows(page)))
     else:
         write_report(page, out)
+
+
+def _where(out: Path) -> str:
+    what = "words of the topics are" if out.suffix.lower() == ".csv" else "report is"
+    return f"The {what} in {out}"
 
 
 def _refuse_learning(context: click.Context) -> None:
