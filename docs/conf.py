@@ -46,7 +46,7 @@ sphinx_gallery_conf = {
 }
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "gallery/*"]
+exclude_patterns = ["_build", "gallery/*", "api_examples.rst"]
 
 html_theme = "furo"
 html_title = f"latensor {release}"
@@ -102,12 +102,25 @@ def _entries_of(home: str) -> dict[str, object]:
 
 def _page(path: str, value: object) -> str:
     title = path.replace("latensor.", "lt.", 1)
-    links = [_directive(path, value)]
+    links = [_directive(path, value), *_example(path.replace("latensor.", "lt.", 1))]
     chapters = _chapters(path)
     if chapters:
         listed = ", ".join(f":doc:`{chapter} </theory>`" for chapter in chapters)
         links.append(f".. seealso:: In the map of the monograph: {listed}.\n")
     return f"{title}\n{'=' * len(title)}\n\n" + "\n".join(links)
+
+
+def _example(name: str) -> list[str]:
+    """The example of a name of a subpackage, which `api_examples.rst` has under its name."""
+    text = (Path(__file__).parent / "api_examples.rst").read_text(encoding="utf-8")
+    parts = re.split(r"(?m)^(lt\.[^\n]*)\n-+\n", text)
+    titled = zip(parts[1::2], parts[2::2], strict=True)
+    imports = ">>> import numpy as np\n>>> import latensor as lt\n"
+    return [
+        f".. rubric:: Example\n\n{imports}{body.strip()}\n"
+        for title, body in titled
+        if name in title.split(", ")
+    ]
 
 
 def _chapters(path: str) -> list[str]:
