@@ -49,6 +49,8 @@ myst_heading_anchors = 3
 exclude_patterns = ["_build", "gallery/*", "api_examples.rst"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["tables.css"]
 html_title = f"latensor {release}"
 
 # Docstrings put argument names and code in single backticks.
