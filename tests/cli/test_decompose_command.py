@@ -1,6 +1,7 @@
 """`latensor decompose`: every kind of file in, the library's own answer out, nothing by half."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -406,6 +407,7 @@ def test_labels_and_title_stand_on_the_page(run, file, tmp_path):
     assert "sample" in page
     assert "&lt;s" in page
     assert "<s0>" not in page
+    assert re.search("latensor decompose .* --rank 2 --labels .* --title", page)
 
 
 @pytest.mark.parametrize(
