@@ -50,7 +50,7 @@ exclude_patterns = ["_build", "gallery/*", "api_examples.rst"]
 
 html_theme = "furo"
 html_static_path = ["_static"]
-html_css_files = ["tables.css"]
+html_css_files = ["phone.css"]
 html_title = f"latensor {release}"
 
 # Docstrings put argument names and code in single backticks.
