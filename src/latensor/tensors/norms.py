@@ -133,7 +133,7 @@ def spectral_norm(
     contractible, unit = _scaled(contractible)
     reference = contractible.reference
     xp, _ = resolve(tensor=reference)
-    scale = float(to_host(contractible.norm()))
+    scale = float(contractible.norm())  # a Contractible may give a plain number
     epsilon = machine_epsilon(reference)
     if scale == 0.0 and isinstance(contractible, DenseTensor):
         vectors = tuple(like(np.eye(d, 1)[:, 0], reference) for d in contractible.shape)

@@ -313,12 +313,16 @@ def refuse_too_few_entries(observed: Observed, rank: int, fixed: Sequence[int] =
     free = [d for mode, d in enumerate(observed.shape) if mode not in fixed]
     needed = rank * (sum(free) - (len(free) - 1 if not fixed else 0))
     if len(observed.entries) < needed:
-        enough = max(sufficient_entries(observed.shape, rank), needed)
+        total = prod(observed.shape)
+        enough = min(max(sufficient_entries(observed.shape, rank), needed), total)
+        remedy = (
+            f"at least {needed} entries are needed, and in practice about {enough}; or give a "
+            "lower rank, or a ridge"
+        )
         raise NotIdentifiableError(
             f"{len(observed.entries)} entries were observed, but rank={rank} of shape "
-            f"{observed.shape} has {needed} free parameters: at least {needed} entries are needed, "
-            f"and in practice about {min(enough, prod(observed.shape))}; or give a lower rank, or "
-            "a ridge"
+            f"{observed.shape} has {needed} free parameters: "
+            + (remedy if needed <= total else f"more than its {total} entries; lower rank")
         )
 
 
