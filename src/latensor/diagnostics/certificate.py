@@ -203,7 +203,8 @@ def certify(
         mask = origin.mask
     seen, known = None, data is not None or isinstance(mask, Observed)
     if mask is not None:
-        seen = mask if isinstance(mask, Observed) else observe(_shaped(data, cp.shape), mask)
+        values = _shaped(data, cp.shape)
+        seen = mask if isinstance(mask, Observed) else observe(values, mask, fitted=False)
     unit = 1.0
     if second_moment is None:  # which would have to go along
         seen, data, components, unit = _at_scale_one(seen, data, components)
