@@ -55,8 +55,10 @@ class HeldOutExamination:
                 "n_splits=0 leaves nothing to compare ranks by where entries are missing: give 1 "
                 "or more"
             )
-        entries: Any = observe(data, mask)
-        observed, self.scale = rescaled(entries)
+        given: Any = observe(data, mask)
+        scaled: Any
+        scaled, self.scale = rescaled(given)
+        observed: Observed = scaled
         self.observed = observed
         self.data = data
         self.shape = tuple(data.shape)
