@@ -80,7 +80,7 @@ class TopicCount(Selection):
         for row, value, error in zip(self.table, self.perplexities, self.errors, strict=True):
             k = row.n_components
             lines.append(
-                f"{k:6d} topics   perplexity {value:10.1f} +- {error:.1f}"
+                f"{k:6d} topics   held-out perplexity {value:10.1f} +- {error:.1f}"
                 f"   {row.n_reproduced} of {k} found in both halves"
             )
         return "\n".join(lines)
