@@ -18,7 +18,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.models.ica.count import SourceCount, choose_sources
-from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
+from latensor.diagnostics.serial_dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.read_off import Unmixing, read_off, read_off_of_kind
 from latensor.models.ica.refinement import Refiner
 from latensor.models.ica.signal_space import Spectrum, count_sources, signal_space, spectrum
