@@ -38,8 +38,8 @@ _RIDGE = 1e-5
 # Correlations of the noise are taken for this many times as variable as the pairs show: some pairs
 # have more than others.
 _UNEVEN = 4.0
-# Squares that vary by less than a tenth of those of a Gaussian source say nothing of energies: those
-# of two values do not vary, but by what is left of other sources.
+# Squares that vary by less than a tenth of those of a Gaussian source say nothing of energies:
+# those of two values do not vary, but by what is left of other sources.
 _LEAST_VARIATION = 0.2
 
 

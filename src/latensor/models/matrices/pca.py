@@ -31,9 +31,10 @@ class PCACertificate(Findings):
 
     `gap` is (v_k - v_{k+1}) / v_1 of the variances v around the last direction kept, the measure
     of how firmly the subspace is determined (Davis and Kahan): noise of size e in the covariance
-    turns the subspace by an angle of about e / (gap v_1). `angle` is that of sampling, in radians, as
-    the rows spread along the directions; of a stream, if they are Gaussian. `condition` is v_1 / v_k, and `error` bounds what a stream of many
-    features has dropped, as a fraction of v_1 (zero: exact).
+    turns the subspace by an angle of about e / (gap v_1). `angle` is that of sampling, in radians,
+    as the rows spread along the directions; of a stream, if they are Gaussian. `condition` is
+    v_1 / v_k, and `error` bounds what a stream of many features has dropped, as a fraction of v_1
+    (zero: exact).
     """
 
     gap: float

@@ -248,7 +248,7 @@ class _Solution:
 
 
 def _check_rank(spectrum: Any, n_components: int, n_words: int) -> None:
-    floor = n_words * np.finfo(np.float64).eps * abs(float(spectrum[0]))
+    floor = n_words * np.finfo(np.float64).eps * float(np.abs(spectrum).max())
     usable = int(np.count_nonzero(spectrum > floor))
     if usable < n_components:
         raise NotIdentifiableError(
