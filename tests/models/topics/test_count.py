@@ -69,11 +69,11 @@ def test_documents_given_several_times_are_not_found_again_in_the_other_half(see
     rng = np.random.default_rng(seed)
     words = rng.dirichlet(np.full(150, 0.3))
     once = rng.multinomial(60, words, 40)
-    model = LatentDirichletAllocation("auto", random_state=seed, n_jobs=1)
+    model = lt.LatentDirichletAllocation("auto", random_state=seed, n_jobs=1)
     assert model.fit(np.repeat(once, 20, axis=0)).n_components_ == 1
 
 
-@pytest.mark.parametrize("cls", [LatentDirichletAllocation, SingleTopic])
+@pytest.mark.parametrize("cls", MODELS)
 def test_documents_of_one_word_have_one_topic_and_no_certificate(cls):
     rng = np.random.default_rng(0)
     counts = np.zeros((500, 30))
