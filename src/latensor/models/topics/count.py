@@ -202,7 +202,6 @@ class _Half:
             run.rng("number of topics"),
             concentration=model.assumed,
             at_least=1,
-            before_refinement=True,
         )
         found = self.subspace
         self.words = fold(WordTripleSums(found.basis, found.scale, found.cap, found.noisy))
