@@ -202,6 +202,7 @@ class _Half:
             run.rng("number of topics"),
             concentration=model.assumed,
             at_least=1,
+            before_refinement=True,
         )
         found = self.subspace
         self.words = fold(WordTripleSums(found.basis, found.scale, found.cap, found.noisy))

@@ -151,6 +151,7 @@ class TopicsModel(Model[TopicState]):
                 run.rng("subspace"),
                 concentration=self.assumed,
                 at_least=count,
+                before_refinement=self.refine != 0 and not streaming,
                 loop=run.loop("subspace"),
             )
         except NotIdentifiableError:
