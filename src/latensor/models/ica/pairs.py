@@ -113,7 +113,7 @@ def refine_pairs(
         counts = scores(CellCounts(mean, unmixing)).finalize()
         # How samples depend on each other in time would only make the functions too smooth: on
         # audio it cost 9 % of the Amari distance. It counts where noise is tested for, below.
-        tables = estimate_scores(counts, np.ones(len(counts)))
+        tables = estimate_scores(counts)
         sums = scores(PairSums(mean, unmixing, tables)).seen()
         found = _means(sums, unmixing, tables, covariance)
         known = None if noise is None else unmixing.T @ noise @ unmixing
