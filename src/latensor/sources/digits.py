@@ -21,7 +21,7 @@ def whole_numbers(text: bytes) -> tuple[Any, Any] | None:
     between = text.translate(None, _DIGITS)
     if not text[:1].isdigit() or between.translate(None, _BETWEEN):
         return None
-    values = np.fromstring(text.translate(_BLANKS), np.int64, sep=" ")  # type: ignore[call-overload]
+    values = np.fromstring(text.translate(_BLANKS), np.int64, sep=" ")
     if len(values) != len(between) or values.max() >= _LARGEST:
         return None
     return values, np.frombuffer(between, np.uint8)
