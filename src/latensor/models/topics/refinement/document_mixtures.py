@@ -95,7 +95,7 @@ def expected_topic_counts(
             expected,
         )
 
-    documents.share(fill, n_threads)
+    documents.each_part(fill, n_threads)
     return expected
 
 

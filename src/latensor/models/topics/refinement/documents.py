@@ -119,7 +119,7 @@ class Documents:
         draw_tokens(self.starts, self.words, self.counts, self.keys(seed), sizes, out)
         return out
 
-    def share(self, function: Any, n_threads: int | None) -> None:
+    def each_part(self, function: Any, n_threads: int | None) -> None:
         """Call a function with the first and last document of every part, in threads."""
         run_tasks(function, self.parts(), checked_threads(n_threads))
 

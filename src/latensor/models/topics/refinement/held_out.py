@@ -127,5 +127,5 @@ def log_likelihoods(
             out,
         )
 
-    documents.share(score, n_threads)
+    documents.each_part(score, n_threads)
     return out

@@ -68,7 +68,7 @@ class MarginalLikelihood:
                 found,
             )
 
-        documents.share(score, self._n_threads)
+        documents.each_part(score, self._n_threads)
         return np.asarray(found * documents.weights)
 
 

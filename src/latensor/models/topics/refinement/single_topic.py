@@ -44,7 +44,7 @@ def topic_posteriors(
         # Which words follow is not asked for: one row that nobody reads takes them.
         _fill(documents, table, log_fractions, first, last, posteriors, None, np.zeros(len(array)))
 
-    documents.share(find, n_threads)
+    documents.each_part(find, n_threads)
     return posteriors
 
 

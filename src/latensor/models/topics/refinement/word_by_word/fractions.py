@@ -89,7 +89,7 @@ class WordFractions:
                 self._fractions,
             )
 
-        documents.share(begin, self._n_threads)
+        documents.each_part(begin, self._n_threads)
         # A column for every word of every document, with one entry: no loop to compile.
         entries = (documents.amounts, documents.words, np.arange(documents.n_nonzeros + 1))
         counted = scipy.sparse.csc_array(entries, shape=(len(self.table), documents.n_nonzeros))
