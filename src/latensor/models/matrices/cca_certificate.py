@@ -58,12 +58,12 @@ class CCACertificate(Findings):
     def _noise(self) -> Said | None:
         if self.saturated or not self.noise_correlation >= 0:
             return None
+        known = self.effective_size > 0
+        sets = f"sets of {self.effective_size:.0f} independent" if known else "sets of as many"
         text = (
             f"{self.n_above_noise} of {self.n_components} correlations exceed "
             f"{self.noise_correlation:.2f}, which independent views of these sizes reach once in "
-            "a hundred sets of samples"
-            + (f" worth {self.effective_size:.0f}" if self.effective_size > 0 else "")
-            + "."
+            f"a hundred {sets} samples."
         )
         if self.n_above_noise == self.n_components:
             return GOOD, text
