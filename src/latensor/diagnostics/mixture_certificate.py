@@ -55,7 +55,8 @@ class MixtureCertificate(Findings):
     in_halves : int, the number of components where both halves of the samples found all of them; 0
         where that was not tried
     n_reproduced : int, components that searches on two halves of the rows both found, tried where
-        rows are not Gaussian, so that likelihoods do not show it; -1 where that was not tried
+        rows are not shown to be Gaussian (a test rejects that, entries are missing, or a component
+        has fewer than 50 rows), so that likelihoods do not show it; -1 where that was not tried
     misfit : of the component whose rows are least like those of a Gaussian: p-value, number, and
         fraction of its rows at other distances from its mean; NaN where it was not measured. It
         says nothing about stability

@@ -12,6 +12,14 @@ from scipy.special import entr
 from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
+from latensor.refinement.families.covariances import (
+    DIAG,
+    FULL,
+    cholesky,
+    log_determinants,
+    merge_costs,
+    of_components,
+)
 from latensor.refinement.mixture_search import ANOTHER, ERRORS
 from latensor.value_files import storable
 
@@ -172,41 +180,24 @@ def smallest_gain(
     Parameters
     ----------
     weights, means : (k,), (k, d)
-    covariances : (k, d, d), or variances (k, d)
-    kind : the shape of the covariance, "full", "tied", "diag" or "spherical"
+    covariances : in the shape of their kind
+    kind : "full", "tied", "diag" or "spherical"
     """
-    logs = _log_determinants(covariances)
-    is_diagonal = covariances.ndim == 2
-    least: dict[tuple[int, int], float] = {}
-    for i in range(1, len(means)):
-        sums = weights[:i] + weights[i]
-        fractions = np.stack([weights[:i], np.broadcast_to(weights[i], i)], axis=1) / sums[:, None]
-        gaps = means[:i] - means[i]
-        shape = (i, *[1] * (covariances.ndim - 1))
-        one, other, both = (f.reshape(shape) for f in (*fractions.T, fractions.prod(axis=1)))
-        squares = gaps**2 if is_diagonal else gaps[:, :, None] * gaps[:, None, :]
-        spreads = one * covariances[:i] + other * covariances[i] + both * squares
-        larger = (
-            _log_volumes(spreads, kind) - fractions[:, 0] * logs[:i] - fractions[:, 1] * logs[i]
-        ) / 2
-        bounds = sums * (larger - entr(fractions).sum(axis=1))
-        least.update({(i, j): float(bound) for j, bound in enumerate(bounds)})
+    count, width = means.shape
+    one, other = np.triu_indices(count, 1)
+    sums = weights[one] + weights[other]
+    fractions = np.stack([weights[one], weights[other]], axis=1) / sums[:, None]
+    bounds = merge_costs(kind, weights, means, covariances, one, other)
+    bounds -= sums * entr(fractions).sum(axis=1)
+    each = of_components(kind, covariances, count, width)
     smallest = np.inf
-    for (i, j), bound in sorted(least.items(), key=lambda entry: entry[1]):
-        if bound >= smallest:
+    for p in np.argsort(bounds, kind="stable"):
+        if bounds[p] >= smallest:
             break
-        pair = [i, j]
-        fractions = weights[pair] / weights[pair].sum()
-        left = _left_open(fractions, means[pair], covariances[pair])
-        smallest = min(smallest, float(bound + weights[pair].sum() * left))
+        pair = [int(one[p]), int(other[p])]
+        left = _left_open(fractions[p], means[pair], each[pair])
+        smallest = min(smallest, float(bounds[p] + sums[p] * left))
     return smallest
-
-
-def _log_volumes(covariances: np.ndarray, kind: str) -> np.ndarray:
-    """ln|S| (p,) of the matrices of this shape that are nearest to covariances."""
-    if kind == "spherical":
-        return np.asarray(covariances.shape[1] * np.log(covariances.mean(axis=1)))
-    return _log_determinants(covariances)
 
 
 def _log_determinants(covariances: np.ndarray) -> np.ndarray:
@@ -224,8 +215,8 @@ def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray
     """
     rng = np.random.default_rng(0)
     is_diagonal = covariances.ndim == 2
-    roots = np.sqrt(covariances) if is_diagonal else np.linalg.cholesky(covariances)
-    logs = _log_determinants(covariances) / 2
+    roots = np.sqrt(covariances) if is_diagonal else cholesky(covariances)
+    logs = log_determinants(DIAG if is_diagonal else FULL, covariances, means.shape[1]) / 2
     open_ = 0.0
     for i, fraction in enumerate(fractions):
         noise, other = rng.standard_normal((_DRAWS, means.shape[1])), 1 - i

@@ -43,6 +43,13 @@ def as_diagonals(kind: str, covariances: Any, width: int) -> Any:
     return np.broadcast_to(covariances[:, None], (len(covariances), width))
 
 
+def of_components(kind: str, covariances: Any, count: int, width: int) -> Any:
+    """Of every component: matrices (k, d, d) of full and tied ones, variances (k, d) else."""
+    if kind in (FULL, TIED):
+        return as_matrices(kind, covariances, count, width)
+    return as_diagonals(kind, covariances, width)
+
+
 def shape_of(kind: str, count: int, width: int) -> tuple[int, ...]:
     """The shape of the covariances of `count` components."""
     return {FULL: (count, width, width), TIED: (width, width), DIAG: (count, width)}.get(

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from latensor.refinement.families.covariances import cholesky
+from latensor.refinement.families.covariances import cholesky, inverse_factors
 
 _LOG_TWO_PI = float(np.log(2 * np.pi))
 # Numbers in the matrices (patterns, k, d, d) that are made at a time.
@@ -87,7 +87,8 @@ class Conditionals:
         filled = covariances[None] * both + apart
         lower = cholesky(filled)
         logs = 2 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
-        precisions = np.linalg.inv(filled) * both
+        roots = inverse_factors(lower)
+        precisions = (roots @ np.swapaxes(roots, -1, -2)) * both
         order = np.argsort(~masks, axis=1, kind="stable")
         return Conditionals(order, masks.sum(axis=1), np.ascontiguousarray(precisions), logs)
 
