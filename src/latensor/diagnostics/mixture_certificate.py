@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from latensor.diagnostics.design import unconverged
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
@@ -50,6 +51,7 @@ class MixtureCertificate(Findings):
     outside : float, the distance of a mean from the range of its feature, in units of that range;
         above 0 no mixture has such means. NaN where it was not measured
     n_moves : int, split and merge moves of the refinement
+    converged : bool
     constant_features : tuple of int, columns that do not vary
     notes : tuple of str, what else the user should know
     in_halves : int, the number of components where both halves of the samples found all of them; 0
@@ -72,6 +74,7 @@ class MixtureCertificate(Findings):
     spread: float = float("nan")
     outside: float = float("nan")
     n_moves: int = 0
+    converged: bool = True
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     in_halves: int = 0
@@ -107,6 +110,10 @@ class MixtureCertificate(Findings):
     @finding("Fit")
     def _fit(self) -> Said | None:
         return fit_finding(self.misfit)
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
     @property
     def headline(self) -> str:

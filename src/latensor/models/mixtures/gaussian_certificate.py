@@ -28,7 +28,7 @@ from latensor.value_files import storable
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 _DRAWS = 4096
 # What is said of all mixtures, here at the end, and what only where they are read off moments.
-_OF_ALL = ("Halves", "Fit", "Shape", "Separation", "Constant features", "Note")
+_OF_ALL = ("Convergence", "Halves", "Fit", "Shape", "Separation", "Constant features", "Note")
 _OF_MOMENTS = ("Third moment", "Independent means", "Range of the features")
 
 
@@ -44,7 +44,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed : int, components that have shrunk onto too few rows for a covariance
     missing : float, fraction of entries that are not observed
     n_patterns : int, distinct patterns of observed entries in a sample of the rows
-    converged : bool
     gain : float, log-likelihood of all rows that is lost if the two components are joined that
         can be joined at the least loss
     asked : float, what the Bayesian information criterion asks of that gain for a component, with
@@ -61,7 +60,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed: int = 0
     missing: float = 0.0
     n_patterns: int = 1
-    converged: bool = True
     gain: float = float("inf")
     asked: float = 0.0
     ahead: float = float("inf")
@@ -135,12 +133,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
             f"{100 * self.missing:.3g} % in {self.n_patterns} patterns, taken for missing at "
             "random."
         )
-
-    @finding("Convergence")
-    def _end(self) -> Said | None:
-        if self.converged:
-            return None
-        return CAUTION, "EM stopped before its optimum: raise max_iter."
 
 
 def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
