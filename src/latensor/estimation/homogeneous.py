@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,18 @@ def _off_diagonal(slices: Any, vectors: Any) -> float:
     total = float(np.vdot(turned, turned))
     diagonal = np.einsum("iim->im", turned)
     return 1 - float(np.vdot(diagonal, diagonal)) / total if total > 0 else 0.0
+
+
+def symmetrized(third: Any) -> Any:
+    """The mean of a tensor (r, r, r) over the six orders of its modes."""
+    return sum(third.transpose(order) for order in permutations(range(3))) / 6
+
+
+def project_to_simplex(rows: Any) -> Any:
+    """The nearest probabilities (k, d) to rows that sum to about one, by sorting."""
+    ordered = -np.sort(-rows, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    count = (ordered > excess).sum(axis=1)
+    shift = excess[np.arange(len(rows)), count - 1]
+    found = np.maximum(rows - shift[:, None], 0.0)
+    return found / found.sum(axis=1, keepdims=True)

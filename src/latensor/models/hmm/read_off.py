@@ -7,7 +7,6 @@ weights w_j = v_j[0]^2 sum to one by themselves and k states need k - 1 directio
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +15,7 @@ import scipy.sparse
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.datasets.sequences import stationary_distribution
-from latensor.estimation.homogeneous import read_homogeneous
+from latensor.estimation.homogeneous import read_homogeneous, symmetrized
 from latensor.moments.sequences import DECAYS, Pairs, Windows
 
 # Singular values of the cross moments and eigenvalues of the second moment are kept above these
@@ -139,18 +138,7 @@ def _third_moment(
     triple -= before[:, None] * (sums.future @ future_map)[:, None, :]
     triple += sums.counts[:, None, None] * np.outer(before, after)
     third = np.tensordot(present, triple, (0, 0)) / sums.weight
-    orders = list(itertools.permutations(range(3)))
-    return sum(third.transpose(order) for order in orders) / len(orders)
-
-
-def project_to_simplex(rows: Any) -> Any:
-    """The nearest probabilities (k, d) to rows that sum to about one, by sorting."""
-    ordered = -np.sort(-rows, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
-    count = (ordered > excess).sum(axis=1)
-    shift = excess[np.arange(len(rows)), count - 1]
-    found = np.maximum(rows - shift[:, None], 0.0)
-    return found / found.sum(axis=1, keepdims=True)
+    return symmetrized(third)
 
 
 def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:

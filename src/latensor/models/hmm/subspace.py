@@ -134,7 +134,7 @@ def _singular_values(table: _Table, count: int) -> Any:
 
 
 def _eigenpairs(product: Callable[[Any], Any], d: int, count: int, tol: float) -> tuple[Any, Any]:
-    """The largest eigenvalues (r,) and their vectors (d, r) of a symmetric map of columns (d, 1)."""
+    """Of a symmetric map of columns (d, 1) the largest eigenvalues (r,) and vectors (d, r)."""
     start = np.random.default_rng(0).standard_normal(d)
     if not product(start[:, None]).any():
         # No pairs, or independent ones: ARPACK takes no map that is zero.

@@ -174,9 +174,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             gap=getattr(evidence["found"], "gap", unknown),
             separation=smallest_divergence(outer.means, each),
             spread=evidence.get("spread", unknown),
-            gain=n_rows * smallest_gain(
-                outer.weights, outer.means, outer.covariances, kind
-            ),
+            gain=n_rows * smallest_gain(outer.weights, outer.means, outer.covariances, kind),
             asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
             ahead=ahead / np.sqrt(evidence["copies"]),
             moved=moved,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
+from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous, symmetrized
 from latensor.exceptions import InvalidInputError
-from latensor.models.views.three_views import ViewMaps, symmetrized, view_maps
+from latensor.models.views.three_views import ViewMaps, view_maps
 from latensor.moments.third import ThirdMoment
 
 _PARTITIONS = 40

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.homogeneous import read_homogeneous
+from latensor.estimation.homogeneous import project_to_simplex, read_homogeneous, symmetrized
 from latensor.models.views.family import ViewState
-from latensor.models.views.three_views import ViewMaps, symmetrized, view_maps
+from latensor.models.views.three_views import ViewMaps, view_maps
 from latensor.moments.views import ViewCovariances, ViewMoments, standardized
 
 # Weight above which moments count as exact and nothing is raised above noise.
@@ -91,7 +91,8 @@ def read_off(
         within = mixture.mean_of(known.variances[t], slope) - shifted**2
         center = mean + shifted
         if kinds[t] == "categorical":
-            center = _on_simplex(center)
+            totals = center.sum(axis=1, keepdims=True)
+            center = project_to_simplex(center / np.where(totals > 0, totals, 1.0))
             within = center * (1 - center)
         else:
             typical = np.maximum(mixture.weights @ np.maximum(within, 0.0), 1e-300)
@@ -105,15 +106,3 @@ def read_off(
             gap = min(gap, float(values[-1]) / reach)
     state = ViewState(mixture.weights, means, variances)
     return MultiViewReadOff(state, mixture.off_diagonal, found.condition, gap)
-
-
-def _on_simplex(rows: Any) -> Any:
-    """The nearest probabilities to rows (k, d), their sums kept where the symbols are counts."""
-    totals = rows.sum(axis=1, keepdims=True)
-    scaled = rows / np.where(totals > 0, totals, 1.0)
-    ordered = -np.sort(-scaled, axis=1)
-    surplus = np.cumsum(ordered, axis=1) - 1
-    places = np.arange(1, rows.shape[1] + 1)
-    support = (ordered - surplus / places > 0).sum(axis=1)
-    cut = surplus[np.arange(len(rows)), support - 1] / support
-    return np.maximum(scaled - cut[:, None], 0.0)

@@ -99,8 +99,3 @@ def _inverse(matrix: Any, exact: bool) -> Any:
         least = 0.0 if exact else _LEAST_SINGULAR
         values = np.maximum(values, max(least * values[0], 1e-300))
     return (right.T / values) @ left.T
-
-
-def symmetrized(third: Any) -> Any:
-    """The mean of a tensor (r, r, r) over the six orders of its modes."""
-    return sum(third.transpose(order) for order in permutations(range(3))) / 6
