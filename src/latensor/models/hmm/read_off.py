@@ -15,12 +15,15 @@ import scipy.sparse
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.datasets.sequences import stationary_distribution
-from latensor.estimation.homogeneous import read_homogeneous, symmetrized
+from latensor.estimation.homogeneous import (
+    LEAST_EIGENVALUE,
+    LEAST_SINGULAR,
+    inverse_above,
+    read_homogeneous,
+    symmetrized,
+)
 from latensor.moments.sequences import DECAYS, Pairs, Windows
 
-# Singular values of the cross moments and eigenvalues of the second moment are kept above these
-# fractions of their largest, or above the noise where that is smaller.
-_LEAST_SINGULAR, _LEAST_EIGENVALUE = 1e-3, 3e-3
 _ROUNDS = 100
 
 
@@ -76,13 +79,15 @@ def read_states(
         future_axes = _leading(np.hstack([future.T @ present, between.T]), rank)
         present_past = present.T @ past @ past_axes
         present_future = present.T @ future @ future_axes
-        inverse, condition = _inverse(past_axes.T @ between @ future_axes, noise)
+        inverse, condition = inverse_above(
+            past_axes.T @ between @ future_axes, LEAST_SINGULAR, noise
+        )
         # inverse is (E past future')^-1: maps of past and future to the coordinates of the present.
         from_past, from_future = present_future @ inverse, present_past @ inverse.T
         second = from_future @ present_future.T
         values, vectors = np.linalg.eigh((second + second.T) / 2)
         magnitudes = np.abs(values)
-        least = min(_LEAST_EIGENVALUE * magnitudes.max(), noise)
+        least = min(LEAST_EIGENVALUE * magnitudes.max(), noise)
         whitener = vectors / np.sqrt(np.maximum(magnitudes, max(least, 1e-300)))
         past_map = past_axes @ from_past.T @ whitener
         future_map = future_axes @ from_future.T @ whitener
@@ -118,14 +123,6 @@ def _filters(views: str, rank: int, width: int) -> Any:
 
 def _leading(matrix: Any, rank: int) -> Any:
     return np.linalg.svd(matrix, full_matrices=False)[0][:, :rank]
-
-
-def _inverse(matrix: Any, noise: float) -> tuple[Any, float]:
-    """The inverse of (r, r) past-future moments, transposed back to front, and their condition."""
-    left, values, right = np.linalg.svd(matrix)
-    condition = float(values[0] / values[-1]) if values[-1] > 0 else np.inf
-    least = max(min(_LEAST_SINGULAR * values[0], noise), 1e-14 * values[0], 1e-300)
-    return (right.T / np.maximum(values, least)) @ left.T, condition
 
 
 def _third_moment(

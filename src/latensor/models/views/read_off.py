@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.homogeneous import project_to_simplex, read_homogeneous, symmetrized
+from latensor.estimation.homogeneous import EXACT, project_to_simplex, read_homogeneous, symmetrized
 from latensor.models.views.family import ViewState
 from latensor.models.views.three_views import ViewMaps, view_maps
 from latensor.moments.views import ViewCovariances, ViewMoments, standardized
 
-# Weight above which moments count as exact and nothing is raised above noise.
-_EXACT = 1e15
 _VARIANCE_RANGE = (0.02, 20.0)
 
 Algorithm = str | Callable[..., Any]
@@ -45,7 +43,7 @@ def core_maps(
     """Maps A_t (d_t, r) of three views, y_t = A_t'(x_t - E x_t), and their spectrum."""
     scales, correlations = standardized(known)
     cross = {(a, b): correlations[core[a], core[b]] for a, b in combinations(range(3), 2)}
-    found = view_maps(cross, rank, exact=known.weight > _EXACT)
+    found = view_maps(cross, rank, exact=known.weight > EXACT)
     maps = [each / scales[t][:, None] for t, each in zip(core, found.maps, strict=True)]
     return maps, found
 

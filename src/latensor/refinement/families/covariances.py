@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 FULL, TIED, DIAG, SPHERICAL = "full", "tied", "diag", "spherical"
+LOG_TWO_PI = float(np.log(2 * np.pi))
 COVARIANCE_TYPES = (FULL, TIED, DIAG, SPHERICAL)
 
 
