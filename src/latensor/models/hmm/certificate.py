@@ -14,8 +14,9 @@ _FIRM, _DOUBTFUL = 2.0, 1.0
 # states: above, components are rarely right.
 _FITS, _MISFITS = 0.15, 0.3
 _CONDITION = 100.0
-# Standard errors by which states must predict rows better than if two were one.
-_ERRORS = 2.0
+# Standard errors by which states must predict rows better than if two were one, and a chain better
+# than the mixture of its states.
+ERRORS = 2.0
 # Models whose likelihoods per row differ by less are equally good.
 _SAME = 0.002
 
@@ -116,13 +117,13 @@ class HMMCertificate(Findings):
             f"A row is correlated by {value:.2g} with the one before beyond what the states "
             "predict: drift, repeated rows or too few states."
         )
-        if self.in_halves and self.rows_alone >= _ERRORS:
+        if self.in_halves and self.rows_alone >= ERRORS:
             return GOOD, (
                 f"{text} The states are more than a summary of that: rows of other sequences tell "
                 f"all apart without their order (by {self.rows_alone:.3g} standard errors)."
             )
         text += " The states are a summary of that, not what made the sequences"
-        if self.rows_alone < _ERRORS:
+        if self.rows_alone < ERRORS:
             text += ": rows of other sequences do not tell all of them apart without their order"
         return CAUTION, f"{text}."
 
