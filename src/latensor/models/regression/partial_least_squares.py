@@ -30,7 +30,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  #
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, at most the number of samples and of entries of one
     shape : the dimensions of one sample, where X comes as rows; rows without it are one mode
 
     Attributes
