@@ -449,6 +449,7 @@ def test_weights_of_noise_are_not_called_stable():
         X, y = rng.standard_normal((300, 8, 8)), rng.standard_normal(300)
         verdicts.append(lt.CPRegressor(1).fit(X, y).certificate_.verdict)
     assert verdicts.count("stable") == 0
+    assert lt.CPRegressor(1).fit(X, np.full(len(X), 3.0)).certificate_.verdict == "unstable"
     assert verdicts.count("unstable") >= 8
     weights = np.outer(rng.standard_normal(8), rng.standard_normal(8))
     signal = np.tensordot(X, weights, 2)
