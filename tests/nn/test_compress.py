@@ -580,7 +580,10 @@ class Odd(torch.nn.Module):
         self.by_keyword, self.hooked = torch.nn.Linear(40, 40), torch.nn.Linear(40, 40)
         self.unused, self.plain = torch.nn.Linear(40, 40), torch.nn.Linear(40, 40)
         self.hooked.register_forward_hook(lambda module, given, output: 2 * output)
-        self.watched, self.complex = torch.nn.Linear(40, 40), torch.nn.Linear(40, 40, dtype=torch.cfloat)
+        self.watched, self.complex = (
+            torch.nn.Linear(40, 40),
+            torch.nn.Linear(40, 40, dtype=torch.cfloat),
+        )
         self.watched.register_full_backward_hook(lambda module, given, output: None)
 
     def forward(self, x):

@@ -17,12 +17,12 @@ from latensor.nn.parts import (
     check_dropout,
     check_input,
     check_rank,
+    dense_linear,
     fill,
     fill_bias,
     in_double,
     kept_components,
     padded,
-    parameter,
     standard_variance,
 )
 
@@ -101,7 +101,7 @@ class TensorContraction(torch.nn.Module):  # type: ignore[misc]
         weight = self.factors[0].T
         for factor in list(self.factors)[1:]:
             weight = torch.kron(weight, factor.T)
-        return _linear(weight, None if self.bias is None else self.bias.flatten())
+        return dense_linear(weight, None if self.bias is None else self.bias.flatten())
 
     def extra_repr(self) -> str:
         """What `print` shows."""
@@ -303,7 +303,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
 
     def to_dense(self) -> Any:
         """The same map as a `torch.nn.Linear` of flattened input."""
-        return _linear(self.weight, self.bias)
+        return dense_linear(self.weight, self.bias)
 
     def _spread(self, core: Any, factors: list[Any]) -> Any:
         """(d_1 .. d_N, R_outputs): Tucker weights but for the factor of the outputs.
@@ -390,13 +390,3 @@ def _shape(shape: Any) -> tuple[int, ...]:
     if not found or min(found) < 1:
         raise InvalidInputError(f"a shape must have dimensions of at least 1, got {found}")
     return found
-
-
-def _linear(weight: Any, bias: Any) -> Any:
-    dense = torch.nn.Linear(
-        weight.shape[1], weight.shape[0], bias is not None, device=weight.device, dtype=weight.dtype
-    )
-    dense.weight = parameter(weight)
-    if bias is not None:
-        dense.bias = parameter(bias)
-    return dense
