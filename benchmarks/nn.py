@@ -272,7 +272,9 @@ def error_rows(name: str, images: Images, dense: list[Any], n: int) -> Iterator[
 
 def layer_table(*_: Any) -> Iterator[str]:
     """Forward and backward of single layers, beside the dense layer and tensorly-torch's."""
-    yield "| layer | batch | dense ms | latensor ms | tensorly-torch ms | latensor / tensorly-torch |"
+    yield (
+        "| layer | batch | dense ms | latensor ms | tensorly-torch ms | latensor / tensorly-torch |"
+    )
     yield "|---|---|---|---|---|---|"
     try:
         from tltorch import TRL

@@ -370,8 +370,8 @@ def _run(model: Any, example: Any) -> Any:
         )
     if outputs.is_complex():
         raise InvalidInputError(
-            f"model must return real outputs, got {outputs.dtype}: wrap it in a module that returns "
-            "torch.view_as_real of them"
+            f"model must return real outputs, got {outputs.dtype}: wrap it in a module that "
+            "returns torch.view_as_real of them"
         )
     return outputs
 
