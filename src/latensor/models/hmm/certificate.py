@@ -63,7 +63,7 @@ class HMMCertificate(Findings):
     dependence: float = float("nan")
     rows_alone: float = float("nan")
     in_halves: int = 0
-    _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "fit", "conditioning", "starts"})
+    _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})
 
     @property
     def headline(self) -> str:
@@ -73,7 +73,7 @@ class HMMCertificate(Findings):
         data = f"{self.n_rows:,} rows in {self.n_sequences:,} {sequences}"
         return f"{self.n_components} {states} of {data}"
 
-    @finding("noise")
+    @finding("Noise")
     def _noise(self) -> Said:
         if self.n_components == 1:
             return GOOD, "One state needs no direction."
@@ -90,7 +90,7 @@ class HMMCertificate(Findings):
             level = CAUTION
         return level, f"The weakest direction is {value:.2g} times its noise: {tail}."
 
-    @finding("fit")
+    @finding("Fit")
     def _fit(self) -> Said | None:
         fraction = self.off_diagonal
         if fraction != fraction:  # NaN: there was no third moment to explain
@@ -103,9 +103,9 @@ class HMMCertificate(Findings):
             CAUTION: "noise, or neighbours that depend on each other beyond the states",
             BAD: "the moments do not show these states",
         }[level]
-        return level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
+        return level, f"{100 * fraction:.1f} % of the third moment is left unexplained: {tail}."
 
-    @finding("dependence")
+    @finding("Dependence")
     def _dependence(self) -> Said | None:
         value = self.dependence
         if value != value:
@@ -126,7 +126,7 @@ class HMMCertificate(Findings):
             text += ": rows of other sequences do not tell all of them apart without their order"
         return CAUTION, f"{text}."
 
-    @finding("conditioning")
+    @finding("Conditioning")
     def _conditioning(self) -> Said | None:
         if self.condition != self.condition or self.n_components == 1:
             return None
@@ -137,7 +137,7 @@ class HMMCertificate(Findings):
             f"{tail}."
         )
 
-    @finding("starts")
+    @finding("Starts")
     def _starts(self) -> Said | None:
         if len(self.trials) < 2:
             return None
@@ -152,7 +152,7 @@ class HMMCertificate(Findings):
             )
         return GOOD, f"Of the starts these ended highest: {listing}."
 
-    @finding("convergence")
+    @finding("Convergence")
     def _convergence(self) -> Said | None:
         if self.converged is None:
             return None
@@ -160,7 +160,7 @@ class HMMCertificate(Findings):
             return GOOD, f"EM converged after {self.n_iter} passes."
         return CAUTION, f"EM had not converged after {self.n_iter} passes: raise max_iter."
 
-    @finding("constant columns")
+    @finding("Constant columns")
     def _constant(self) -> Said | None:
         if not self.constant_features:
             return None
