@@ -141,6 +141,11 @@ def present(*found: Statement | None) -> tuple[Statement, ...]:
     return tuple(statement for statement in found if statement is not None)
 
 
+def counted(number: int, one: str, many: str | None = None) -> str:
+    """1 document; 12,345 documents"""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
 def listed(indices: Sequence[int], limit: int = 8) -> str:
     """Indices in a sentence, the first few of many."""
     return ", ".join(str(i) for i in indices[:limit]) + (", ..." if len(indices) > limit else "")

@@ -15,6 +15,7 @@ from latensor.diagnostics.findings import (
     Findings,
     Said,
     Statement,
+    counted,
     finding,
     listed,
 )
@@ -119,7 +120,8 @@ class MixtureCertificate(Findings):
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
         by = "moments" if self.method == "moments" else "EM"
-        return f"mixture of {self.n_components} in {self.n_features} features, by {by}"
+        features = counted(self.n_features, "feature")
+        return f"mixture of {self.n_components} in {features}, by {by}"
 
     @finding("Third moment")
     def _third_moment(self) -> Said | None:

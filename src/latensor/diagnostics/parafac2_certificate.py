@@ -10,7 +10,16 @@ import numpy as np
 
 from latensor.arrays import to_host
 from latensor.decomposition.result import Status
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Findings, Said, finding
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    UNKNOWN,
+    Findings,
+    Said,
+    counted,
+    finding,
+)
 from latensor.diagnostics.statements import SUMMARIES, convergence, fit
 
 if TYPE_CHECKING:
@@ -54,8 +63,8 @@ class Parafac2Certificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        count = "1 component" if self.rank == 1 else f"{self.rank} components"
-        return f"{count} of {self.n_slices} slices with {self.n_columns} columns"
+        data = f"{counted(self.n_slices, 'slice')} with {counted(self.n_columns, 'column')}"
+        return f"{counted(self.rank, 'component')} of {data}"
 
     @property
     def closing(self) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from latensor.arrays import to_host
 from latensor.decomposition.result import Status
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, counted, finding
 from latensor.diagnostics.statements import fit
 from latensor.diagnostics.tucker_certificate import weakest_angle
 from latensor.tensors.cp import CPTensor
@@ -58,8 +58,7 @@ class RobustCertificate(Findings):
         """What the certificate is about, in a few words."""
         shape = " x ".join(map(str, self.shape))
         ranks = str(self.ranks[0]) if len(self.shape) == 2 else " x ".join(map(str, self.ranks))
-        errors = "1 gross error" if self.gross == 1 else f"{self.gross:,} gross errors"
-        return f"rank {ranks} and {errors} in data of {shape}"
+        return f"rank {ranks} and {counted(self.gross, 'gross error')} in data of {shape}"
 
     @finding("Fit")
     def _fit(self) -> Said:

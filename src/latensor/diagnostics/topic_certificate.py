@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, counted, finding
 
 # On planted corpora with the weakest eigenvalue 23, 9, 6.5, 2.6, 1.7 and 1.1 times its noise the
 # topics were off by 0.1, 0.2, 0.3, 0.5, 0.6 and 0.9 in L1 (of at most 2).
@@ -58,7 +58,8 @@ class TopicCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return f"{len(self.split_half)} topics of {self.n_documents} documents"
+        topics = counted(len(self.split_half), "topic")
+        return f"{topics} of {counted(self.n_documents, 'document')}"
 
     @finding("Noise")
     def _noise(self) -> Said:

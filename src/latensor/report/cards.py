@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
+from latensor.diagnostics.findings import counted
 from latensor.report.context import Highlighter
 from latensor.report.csv_link import csv_link, topic_rows
 from latensor.report.description import Topic, TopicPage, TopicWord
@@ -13,7 +14,6 @@ from latensor.report.markup import Markup, element, joined, section, shorten
 from latensor.report.wording import (
     MARKS,
     TRUST,
-    counted,
     headline,
     percent,
     times,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from latensor.diagnostics.findings import counted
 from latensor.report.charts import line_chart, spectrum_chart
 from latensor.report.description import (
     CountChoice,
@@ -13,7 +14,7 @@ from latensor.report.description import (
     TopicPage,
 )
 from latensor.report.markup import Markup, element, scrolling, section, table_head
-from latensor.report.wording import MARKS, TRUST, counted, number
+from latensor.report.wording import MARKS, TRUST, number
 
 
 def certificate(page: TopicPage) -> Markup | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from latensor.diagnostics.findings import counted
 from latensor.report.description import Level, TopicPage
 from latensor.report.markup import Markup, element, shorten
 from latensor.report.wording import (
@@ -9,7 +10,6 @@ from latensor.report.wording import (
     TRUST,
     VERDICTS,
     count,
-    counted,
     headline,
     number,
     percent,

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from latensor.diagnostics.findings import counted
 from latensor.report.charts import svg
 from latensor.report.csv_link import csv_link
 from latensor.report.description import Topic, TopicPage, Trend
 from latensor.report.markup import Markup, element, scrolling, section, shorten, table_head
-from latensor.report.wording import count, counted, headline, percent
+from latensor.report.wording import count, headline, percent
 
 # Topics that have a figure before the reader asks for all, and groups that a figure has bars for.
 _FIRST = 8

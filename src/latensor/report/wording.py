@@ -23,11 +23,6 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, one: str, many: str | None = None) -> str:
-    """1 document; 12,345 documents"""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
-
-
 def class_in_words(name: str) -> str:
     """The name of a class as a heading: Gaussian HMM, PARAFAC2 Decomposition."""
     words = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)

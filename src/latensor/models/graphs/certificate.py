@@ -11,6 +11,7 @@ from latensor.diagnostics.findings import (
     GOOD,
     Findings,
     Said,
+    counted,
     finding,
     shown_spectrum,
 )
@@ -68,9 +69,9 @@ class CommunityCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        many = "communities" if self.n_components > 1 else "community"
         start = _STARTS.get(self.method, f"from a {self.method} start")
-        return f"{self.n_components} {many} of {self.n_nodes:,} nodes, {start}"
+        many = counted(self.n_components, "community", "communities")
+        return f"{many} of {counted(self.n_nodes, 'node')}, {start}"
 
     @finding("Size")
     def _size(self) -> Said:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding, listed
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Said,
+    counted,
+    finding,
+    listed,
+)
 from latensor.value_files import storable
 
 # The weakest direction over the edge of its noise.
@@ -69,10 +78,8 @@ class HMMCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        states = "hidden state" + "s" * (self.n_components > 1)
-        sequences = "sequence" + "s" * (self.n_sequences > 1)
-        data = f"{self.n_rows:,} rows in {self.n_sequences:,} {sequences}"
-        return f"{self.n_components} {states} of {data}"
+        data = f"{counted(self.n_rows, 'row')} in {counted(self.n_sequences, 'sequence')}"
+        return f"{counted(self.n_components, 'hidden state')} of {data}"
 
     @finding("Noise")
     def _noise(self) -> Said:

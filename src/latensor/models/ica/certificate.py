@@ -7,7 +7,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding, listed
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    Findings,
+    Said,
+    counted,
+    finding,
+    listed,
+)
 from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
 from latensor.estimation.model import Answer
 from latensor.models.ica.read_off import Unmixing
@@ -85,7 +94,8 @@ class ICACertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return f"{self.n_components} sources of {self.n_features} sensors, by {self.method}"
+        sources = counted(self.n_components, "source")
+        return f"{sources} of {counted(self.n_features, 'sensor')}, by {self.method}"
 
     @finding("Halves")
     def _no_source(self) -> Said | None:

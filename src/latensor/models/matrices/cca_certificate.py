@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, counted, finding
 from latensor.value_files import storable
 
 # Whitening that magnifies more than this loses half of the digits.
@@ -42,8 +42,7 @@ class CCACertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        noun = "pair" if self.n_components == 1 else "pairs"
-        return f"{self.n_components} {noun} of canonical directions"
+        return f"{counted(self.n_components, 'pair')} of canonical directions"
 
     @finding("Samples")
     def _samples(self) -> Said | None:

@@ -12,7 +12,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, counted, finding
 from latensor.diagnostics.sampled_subspace import level_of, measured_angle, subspace_angle
 from latensor.estimation import in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
@@ -48,8 +48,8 @@ class PCACertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        noun = "direction" if self.n_components == 1 else "directions"
-        return f"{self.n_components} principal {noun}, {100 * self.explained:.4g} % of the variance"
+        many = counted(self.n_components, "principal direction")
+        return f"{many}, {100 * self.explained:.4g} % of the variance"
 
     @finding("Subspace")
     def _subspace(self) -> Said:

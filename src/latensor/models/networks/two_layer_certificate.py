@@ -18,6 +18,7 @@ from latensor.diagnostics.findings import (
     GOOD,
     Findings,
     Said,
+    counted,
     finding,
     shown_spectrum,
 )
@@ -77,10 +78,9 @@ class NetworkCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
-        return (
-            f"network of {self.n_components} hidden units ({self.activation}) on "
-            f"{self.n_features} features, by {self.method}"
-        )
+        units = counted(self.n_components, "hidden unit")
+        features = counted(self.n_features, "feature")
+        return f"network of {units} ({self.activation}) on {features}, by {self.method}"
 
     @finding("Samples")
     def _samples(self) -> Said:

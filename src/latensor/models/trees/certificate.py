@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from latensor.diagnostics.findings import BAD, CAUTION, GOOD, UNKNOWN, Findings, Said, finding
+from latensor.diagnostics.findings import (
+    BAD,
+    CAUTION,
+    GOOD,
+    UNKNOWN,
+    Findings,
+    Said,
+    counted,
+    finding,
+)
 from latensor.value_files import storable
 
 # Support from which on an edge counts as found: of those, 95 to 99 in 100 were right where it
@@ -49,8 +58,9 @@ class TreeCertificate(Findings):
     @property
     def headline(self) -> str:
         """What the certificate is about, in a few words."""
+        hidden = counted(self.n_hidden, "hidden node")
         return (
-            f"a tree over {self.n_leaves} leaves with {self.n_hidden} hidden nodes, {self.method}"
+            f"a tree over {counted(self.n_leaves, 'leaf', 'leaves')} with {hidden}, {self.method}"
         )
 
     @finding("Support")
