@@ -88,3 +88,22 @@ def test_turns_end_where_fits_to_the_same_entries_use_up_their_iterations():
     found = lt.decompose(matrix, 2, nonnegative=(0,), sparsity=1, max_iter=40)
     assert len(found.history) < 100  # the limit
     assert np.all(np.diff(found.history) <= 1e-12)
+
+
+def test_a_complex_fit_has_a_certificate_and_a_summary():
+    rng = np.random.default_rng(0)
+    factors = [rng.standard_normal((d, 2)) + 1j * rng.standard_normal((d, 2)) for d in (6, 5, 7)]
+    tensor = lt.CPTensor(None, factors).to_dense() + 0.01 * rng.standard_normal((6, 5, 7))
+    tensor[1, 2, 3] += 50j
+    found = lt.decompose(tensor, 2, sparsity=1, random_state=0)
+    assert found.sparse.coordinates.tolist() == [[1, 2, 3]]
+    assert found.residual < found.certificate.residual < 0.01  # which leaves the sparse entry out
+    assert np.isfinite(found.certificate.errors.components).all()
+    assert "j" in str(found.summary())  # the imaginary parts are not dropped
+
+
+def test_infinite_entries_are_refused():
+    tensor = np.ones((3, 4, 5))
+    tensor[0, 1, 2] = np.inf
+    with pytest.raises(lt.InvalidInputError, match=r"tensor holds 1 NaN or infinite"):
+        lt.decompose(tensor, 1, sparsity=2)

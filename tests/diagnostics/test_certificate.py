@@ -224,6 +224,38 @@ def test_orthogonal_bounds_hold(rng):
         assert "Guarantee" in str(given)
 
 
+@pytest.mark.parametrize("kind", ["sparse", "cp"])
+def test_bounds_are_those_of_the_entries_for_tensors_that_are_not_formed(rng, kind):
+    truth = CPTensor(np.array([3.0, 1.0]), (draw(rng, (4, 2)),) * 3)
+    dense = truth.to_dense()
+    indices = np.argwhere(dense != 0)
+    tensor = truth if kind == "cp" else lt.SparseTensor(indices, dense[tuple(indices.T)], (4, 4, 4))
+    found = [lt.decompose(t, 1, symmetric=True, random_state=0) for t in (dense, tensor)]
+    expected, bounds = (fit.certificate.bounds for fit in found)
+    assert bounds.ratio == pytest.approx(expected.ratio, rel=1e-4)  # two fits, each to its tol
+
+
+@pytest.mark.parametrize("symmetric", [True, None])
+@pytest.mark.parametrize("kind", ["dense", "sparse", "cp", "masked"])
+def test_certificates_scale_with_the_tensor(rng, kind, symmetric):
+    truth = CPTensor(np.array([3.0, 1.0]), (draw(rng, (4, 2)),) * 3)
+    seen = draw(rng, (4, 4, 4)) > -1 if kind == "masked" else None
+    expected = None
+    for scale in (1.0, 2.0**-990, 2.0**990):
+        dense = truth.to_dense() * scale
+        places = np.argwhere(dense != 0)
+        tensor = {
+            "sparse": lt.SparseTensor(places, dense[tuple(places.T)], dense.shape),
+            "cp": CPTensor(truth.weights * scale, truth.factors),
+        }.get(kind, dense)
+        options = {"mask": seen} if kind == "masked" else {"symmetric": symmetric}
+        found = lt.decompose(tensor, 1, random_state=0, **options).certificate
+        values = [found.residual, found.weights[0] / scale, found.errors.weights[0] / scale]
+        values += [] if found.bounds is None else [found.bounds.values / scale]
+        expected = expected or values
+        assert values == pytest.approx(expected, rel=1e-6)
+
+
 def test_bounds_need_orthogonal_symmetric_components_of_order_three(rng):
     basis = np.linalg.qr(draw(rng, (5, 5)))[0]
     assert certify((None, (basis,) * 3), noise=1e-3).bounds is not None

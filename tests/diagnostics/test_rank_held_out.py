@@ -49,6 +49,18 @@ def test_exact_tensors_need_no_larger_rank():
     assert "fewer do not" in found.reason
 
 
+@pytest.mark.parametrize("power", [-1000, 990])
+def test_the_choice_scales_with_the_tensor(power):
+    tensor, mask, scale = planted(1, 0.1, 0)[:5, :6, :7], observed(0)[:5, :6, :7], 2.0**power
+    found, scaled = (
+        select_rank(t, 2, mask=mask, n_splits=1, random_state=0) for t in (tensor, tensor * scale)
+    )
+    assert found.rank == scaled.rank
+    for row, other in zip(found.evidence, scaled.evidence, strict=True):
+        assert other.held_out == pytest.approx(row.held_out, rel=1e-6)
+        assert other.noise == pytest.approx(row.noise * scale, rel=1e-6)
+
+
 def test_noise_has_no_rank():
     noise = np.random.default_rng(0).standard_normal(SHAPE)
     found = select_rank(noise, 2, mask=observed(0), n_splits=1, random_state=0)

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -432,3 +433,22 @@ def test_every_public_name_resolves_and_is_listed():
         assert name in dir(lt)
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         lt.nothing  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "call", [lambda t: lt.decompose(t, 2), lambda t: lt.tucker(t, 2), lambda t: lt.spectral_norm(t)]
+)
+def test_a_tensor_without_entries_is_refused(call):
+    torch = pytest.importorskip("torch")
+    with pytest.raises(InvalidInputError, match=r'tensor of shape \(3, 4, 5\) is on the device "m'):
+        call(torch.empty(3, 4, 5, device="meta"))
+
+
+def test_arrays_of_other_libraries_give_no_warning_of_theirs():
+    torch, jnp = pytest.importorskip("torch"), pytest.importorskip("jax.numpy")
+    fit = lt.decompose(T, 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        lt.certify(fit, torch.tensor(T, requires_grad=True))
+        lt.spectral_norm(jnp.asarray(T))
+        lt.tucker(jnp.asarray(T), 1, mask=np.arange(T.size).reshape(T.shape) > 0)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import array_api_compat
 import numpy as np
 
-from latensor.arrays.library import Array, describe, is_traced, to_host
+from latensor.arrays.library import Array, describe, is_traced, refuse_meta, to_host
 from latensor.exceptions import InvalidInputError
 
 
@@ -95,6 +95,7 @@ def _all_finite(array: Array) -> bool:
     # A sum is finite only if every term is, and reads the array once without a temporary; a sum
     # of finite terms may still overflow, so that only the second look decides against an array.
     xp = array_api_compat.array_namespace(array)
+    refuse_meta(array)
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(xp.isfinite(xp.sum(array))) or bool(xp.all(xp.isfinite(array)))
 

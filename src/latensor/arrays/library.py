@@ -264,10 +264,20 @@ def to_host(array: Array) -> Any:
     if is_numpy(array):
         return np.asarray(array)
     if library_name(array) == "torch":
+        refuse_meta(array)
         return array.detach().cpu().resolve_conj().resolve_neg().numpy()
     if library_name(array) == "cupy":
         return array.get()
     return np.asarray(array)
+
+
+def refuse_meta(array: Array, name: str = "an array") -> None:
+    """Refuse an array of PyTorch's device "meta", which has a shape and no entries."""
+    if getattr(getattr(array, "device", None), "type", None) == "meta":
+        raise InvalidInputError(
+            f'{name} of shape {tuple(array.shape)} is on the device "meta", which holds no '
+            "entries: make it on a device that does"
+        )
 
 
 def like(values: Any, reference: Array) -> Array:

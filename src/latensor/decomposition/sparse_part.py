@@ -16,6 +16,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from latensor.arrays import Array, like, to_host
+from latensor.arrays.checks import refuse_nonfinite
 from latensor.decomposition.optimize.iteration import SLOW, TRIAL_STEPS
 from latensor.decomposition.result import Decomposition, Status, origin_of
 from latensor.decomposition.setup import as_tensor
@@ -91,6 +92,7 @@ def _fitted(
             f"sparsity needs a dense tensor of which all entries are observed, not {what}"
         )
     count = count_of(sparsity, tuple(data.shape))
+    refuse_nonfinite(data.array, "tensor")
     tensor = np.ascontiguousarray(to_host(data.array))
     if init is not None:
         return _by_turns(run, data, tensor, count, run(tensor, init, None))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from latensor.arrays import resolve, to_host
 from latensor.arrays.guests import with_guests
 from latensor.decomposition.optimize.masked import Observed, observe, sufficient_entries
 from latensor.decomposition.result import Status
+from latensor.decomposition.scale import rescaled
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.diagnostics.conditioning import ConditionNumber, Sensitivity, sensitivity
 from latensor.diagnostics.consistency import (
@@ -200,10 +201,16 @@ def certify(
     origin = getattr(decomposition, "origin", None)
     if mask is None and origin is not None and origin.masked:
         mask = origin.mask
-    seen = None
+    seen, known = None, data is not None or isinstance(mask, Observed)
     if mask is not None:
-        known = data is not None or isinstance(mask, Observed)
-        seen = mask if isinstance(mask, Observed) else observe(_shaped(data, cp.shape), mask)
+        values = _shaped(data, cp.shape)
+        seen = mask if isinstance(mask, Observed) else observe(values, mask, fitted=False)
+    unit = 1.0
+    if second_moment is None:  # which would have to go along
+        seen, data, components, unit = _at_scale_one(seen, data, components)
+        noise = None if noise is None else noise / unit
+    cp = CPTensor(components.weights, components.factors)
+    if seen is not None:
         left_over, residual = _observed_residuals(decomposition, components, seen, known)
         moved = observed_sensitivity(components, seen.coordinates)
         data = None  # core consistency and the theorems are for whole tensors
@@ -219,7 +226,7 @@ def certify(
         noisy = consistency_under_noise(components, errors.noise)
     gap = smallest_gap(components)
     congruence, pair, inflation = degeneracy(components)
-    return Certificate(
+    found = Certificate(
         shape=components.shape,
         rank=components.rank,
         weights=tuple(float(w) for w in components.magnitudes),
@@ -241,6 +248,39 @@ def certify(
         eigenvalue_ratio=getattr(decomposition, "eigenvalue_ratio", None),
         consistency_under_noise=noisy,
     )
+    return _restored(found, unit)
+
+
+def _at_scale_one(
+    seen: Observed | None, data: Contractible | None, components: Components
+) -> tuple[Observed | None, Contractible | None, Components, float]:
+    """Data and components over a power of two where squares of their entries leave the range."""
+    unit = 1.0
+    if seen is not None:
+        entries: Any = seen
+        entries, unit = rescaled(entries)
+        seen = entries
+    elif data is not None:
+        data, unit = rescaled(data)
+    else:
+        unit = rescaled(DenseTensor(np.abs(components.weights)))[1]
+    if unit == 1.0:
+        return seen, data, components, unit
+    return seen, data, replace(components, weights=components.weights / unit), unit
+
+
+def _restored(found: Certificate, unit: float) -> Certificate:
+    """A certificate of data over `unit` as one of the data themselves."""
+    if unit == 1.0:
+        return found
+    errors, bounds = found.errors, found.bounds
+    if errors is not None:
+        weights = tuple(e * unit for e in errors.weights)
+        errors = replace(errors, noise=errors.noise * unit, weights=weights)
+    if bounds is not None:
+        bounds = replace(bounds, noise=bounds.noise * unit, values=bounds.values * unit)
+    weights = tuple(w * unit for w in found.weights)
+    return replace(found, weights=weights, errors=errors, bounds=bounds)
 
 
 def _shaped(data: Contractible | None, shape: tuple[int, ...]) -> Contractible:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array, is_complex, like, resolve, to_host
+from latensor.arrays.gradients import detached
 from latensor.diagnostics.components import Components, as_cp, components_of
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible, DirectSweep, Sweep
@@ -44,7 +45,7 @@ def core_consistency(decomposition: object, tensor: object) -> float | None:
 
 def matching_data(tensor: object, model: CPTensor) -> Contractible:
     """The data as a tensor that can be contracted, of the same shape as the model."""
-    data = as_contractible(tensor)
+    data: Contractible = detached(as_contractible(tensor))
     if tuple(data.shape) != model.shape:
         raise InvalidInputError(
             f"tensor has shape {tuple(data.shape)}, but the decomposition has {model.shape}"

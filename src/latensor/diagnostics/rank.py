@@ -219,7 +219,7 @@ def _from_held_out(
     examination = HeldOutExamination(data, mask, n_splits, rng)
     limit = min(_MAX_RANK, _largest_rank(data.shape, examination.entries))
     last = limit if max_rank is None else check_positive_int(max_rank, "max_rank")
-    rows, unbeaten = _tried(examination, last, max_rank is not None, watcher)
+    rows, unbeaten = _tried(examination, last, max_rank is not None, watcher, examination.scale)
     shape = examination.shape
     if examination.squared_norm == 0.0:
         reason = "All observed entries of the tensor are zero."

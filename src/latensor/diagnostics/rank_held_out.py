@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from latensor.arrays import Array, to_host
 from latensor.decomposition.decompose import decompose
 from latensor.decomposition.optimize.masked import Observed, observe
+from latensor.decomposition.scale import rescaled
 from latensor.diagnostics.components import components_of
 from latensor.diagnostics.conditioning import sensitivity
 from latensor.diagnostics.consistency import degeneracy
@@ -39,6 +41,10 @@ class HeldOutExamination:
     mask : of the same shape, True (or stored) where an entry was observed
     n_splits : int, how many times other entries are held back
     rng : generator
+
+    Attributes
+    ----------
+    scale : float, what the entries were divided by to stay in range
     """
 
     def __init__(
@@ -49,7 +55,10 @@ class HeldOutExamination:
                 "n_splits=0 leaves nothing to compare ranks by where entries are missing: give 1 "
                 "or more"
             )
-        observed = observe(data, mask)
+        given: Any = observe(data, mask)
+        scaled: Any
+        scaled, self.scale = rescaled(given)
+        observed: Observed = scaled
         self.observed = observed
         self.data = data
         self.shape = tuple(data.shape)

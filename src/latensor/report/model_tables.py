@@ -23,14 +23,14 @@ _UNLABELLED = ModeLabels(None, None)
 
 
 def number(value: Any) -> str:
-    """A number in few characters."""
-    return f"{float(value):.4g}"
+    """A number in few characters, real or complex."""
+    return f"{value if np.iscomplexobj(value) else float(value):.4g}"
 
 
 def leading(values: Any, names: Sequence[str], count: int = _FEATURES) -> str:
     """The names at the entries of largest magnitude, with these entries."""
     chosen = np.argsort(-np.abs(values), kind="stable")[:count]
-    return ", ".join(f"{names[i]}: {float(values[i]):.3g}" for i in chosen)
+    return ", ".join(f"{names[i]}: {values[i]:.3g}" for i in chosen)
 
 
 def _numbered(names: Sequence[str], count: int) -> Sequence[str]:
@@ -264,7 +264,7 @@ def _component_table(
         for factor, own in zip(factors, labels, strict=True)
     ]
     rows = [
-        [str(r), number(weight), *(leading(np.real(factor[:, r]), own, 2)
+        [str(r), number(weight), *(leading(factor[:, r], own, 2)
                                    for factor, own in zip(factors, places, strict=True))]
         for r, weight in enumerate(to_host(result.weights))
     ]  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 import scipy.sparse
 from numpy.lib.npyio import NpzFile
 
+from latensor.arrays.library import refuse_meta
 from latensor.exceptions import InvalidInputError
 from latensor.tensors.contractible import Contractible
 from latensor.tensors.dense import DenseTensor
@@ -40,6 +41,7 @@ def as_contractible(tensor: Any, name: str = "tensor") -> Contractible:
         return as_contractible(converted, name)
     if isinstance(tensor, NpzFile):
         tensor, _ = read_archive(tensor, name)
+    refuse_meta(tensor, name)
     return DenseTensor(tensor, name)
 
 

@@ -16,6 +16,7 @@ from latensor.arrays import (
     check_positive_int,
     generator,
     is_complex,
+    library_name,
     like,
     machine_epsilon,
     resolve,
@@ -133,7 +134,7 @@ def spectral_norm(
     contractible, unit = _scaled(contractible)
     reference = contractible.reference
     xp, _ = resolve(tensor=reference)
-    scale = float(to_host(contractible.norm()))
+    scale = float(contractible.norm())  # a Contractible may give a plain number
     epsilon = machine_epsilon(reference)
     if scale == 0.0 and isinstance(contractible, DenseTensor):
         vectors = tuple(like(np.eye(d, 1)[:, 0], reference) for d in contractible.shape)
@@ -210,8 +211,9 @@ def _gram(tensor: Contractible, rows: tuple[int, ...]) -> tuple[Any, tuple[int, 
     if sizes[modes] > _LARGEST_GRAM:
         return None, modes, 0.0
     xp, array = tensor.namespace, tensor.array
-    # Products of single precision are summed in double, where the library has it switched on.
-    array = xp.astype(array, xp.complex128 if is_complex(array) else xp.float64)
+    # Products of single precision are summed in double, where JAX has it switched on.
+    if library_name(array) != "jax" or xp.asarray(0.0).dtype == xp.float64:
+        array = xp.astype(array, xp.complex128 if is_complex(array) else xp.float64)
     axes = (*modes, *(m for m in range(array.ndim) if m not in modes))
     matrix = xp.reshape(xp.permute_dims(array, axes), (sizes[modes], -1))
     turned = xp.permute_dims(matrix, (1, 0))

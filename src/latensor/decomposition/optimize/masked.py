@@ -205,15 +205,17 @@ class ObservedProducts:
         self._kept = {m: kept for m, kept in self._kept.items() if m == mode}
 
 
-def observe(tensor: Contractible, mask: Any) -> Observed:
+def observe(tensor: Contractible, mask: Any, *, fitted: bool = True) -> Observed:
     """A tensor and its mask (True where observed) as a problem, after checking both.
+
+    Only real entries can be `fitted`.
 
     A sparse tensor with a sparse mask stays sparse: the stored entries of the mask are the
     observed ones, and the tensor is zero at those that it does not store.
     """
     if isinstance(mask, Observed):
         return mask
-    if is_complex(tensor.reference):
+    if fitted and is_complex(tensor.reference):
         raise InvalidInputError("mask needs a real tensor, but this one is complex")
     if not isinstance(tensor, DenseTensor):
         coordinates, entries = _observe_sparse(tensor, mask)
@@ -283,7 +285,8 @@ def _observe_dense(tensor: DenseTensor, mask: Any) -> tuple[tuple[Array, ...], A
         )
     pattern = pattern.astype(np.bool_)
     refuse_nonfinite(np.where(pattern, array, 0.0), "tensor (observed entries)")
-    return np.nonzero(pattern), array[pattern].astype(np.float64)
+    wide = np.complex128 if array.dtype.kind == "c" else np.float64
+    return np.nonzero(pattern), array[pattern].astype(wide)
 
 
 def _observe_sparse(tensor: Any, mask: Any) -> tuple[tuple[Array, ...], Array]:
@@ -313,12 +316,16 @@ def refuse_too_few_entries(observed: Observed, rank: int, fixed: Sequence[int] =
     free = [d for mode, d in enumerate(observed.shape) if mode not in fixed]
     needed = rank * (sum(free) - (len(free) - 1 if not fixed else 0))
     if len(observed.entries) < needed:
-        enough = max(sufficient_entries(observed.shape, rank), needed)
+        total = prod(observed.shape)
+        enough = min(max(sufficient_entries(observed.shape, rank), needed), total)
+        remedy = (
+            f"at least {needed} entries are needed, and in practice about {enough}; or give a "
+            "lower rank, or a ridge"
+        )
         raise NotIdentifiableError(
             f"{len(observed.entries)} entries were observed, but rank={rank} of shape "
-            f"{observed.shape} has {needed} free parameters: at least {needed} entries are needed, "
-            f"and in practice about {min(enough, prod(observed.shape))}; or give a lower rank, or "
-            "a ridge"
+            f"{observed.shape} has {needed} free parameters: "
+            + (remedy if needed <= total else f"more than its {total} entries; lower rank")
         )
 
 

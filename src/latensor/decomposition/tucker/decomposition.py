@@ -239,7 +239,7 @@ def tucker(
         limit = _MASKED_TOL if tol is None else tol
         completed, status = problem.fit(start, limit, monitor, assemble)
         residual = monitor.relative(completed.loss)
-        seen_entries = int(to_host(xp.sum(xp.astype(observed, xp.int64))))
+        seen_entries = int(np.count_nonzero(to_host(observed)))
         return _finish(assemble(completed.found), residual, status, monitor, seen_entries)
     monitor = Monitor(energy, None, max_iter or _MAX_ITER, callback)
     found = fit.start(method) if start is None else start
