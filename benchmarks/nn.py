@@ -272,41 +272,56 @@ def error_rows(name: str, images: Images, dense: list[Any], n: int) -> Iterator[
 
 def layer_table(*_: Any) -> Iterator[str]:
     """Forward and backward of single layers, beside the dense layer and tensorly-torch's."""
-    yield "| layer, batch of 64 | dense ms | latensor ms | tensorly-torch ms |"
-    yield "|---|---|---|---|"
+    yield (
+        "| layer | batch | dense ms | latensor ms | tensorly-torch ms | latensor / tensorly-torch |"
+    )
+    yield "|---|---|---|---|---|---|"
     try:
         from tltorch import TRL
     except ImportError:
         TRL = None
     heads: list[Any] = [
-        ((64, 7, 7), 10, (16, 3, 3, 10)),
-        ((64, 7, 7), 100, (16, 3, 3, 10)),
-        ((256, 7, 7), 100, (32, 3, 3, 20)),
-        ((512, 7, 7), 1000, (64, 3, 3, 200)),
+        ((64, 7, 7), 10, (16, 3, 3, 10), (1, 16, 64, 256)),
+        ((64, 7, 7), 100, (16, 3, 3, 10), (64,)),
+        ((256, 7, 7), 100, (32, 3, 3, 20), (64,)),
+        ((512, 7, 7), 1000, (64, 3, 3, 200), (64,)),
     ]
-    cases: dict[str, Any] = {}
-    for shape, outputs, ranks in heads:
-        cases[f"regression head {shape} -> {outputs}, Tucker {ranks}"] = (
-            torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), outputs)),
-            lt.nn.TensorRegression(shape, outputs, ranks),
-            None if TRL is None else TRL(shape, (outputs,), rank=ranks, factorization="tucker"),
-            torch.randn(64, *shape),
-        )
-    cases["linear 1024 -> 1024, rank 51"] = (
-        torch.nn.Linear(1024, 1024),
-        lt.nn.FactorizedLinear(1024, 1024, 51),
-        None,
-        torch.randn(64, 1024),
-    )
-    for name, (*layers, given) in cases.items():
-        calls = {
-            str(k): (lambda layer=layer, x=given: layer(x).square().sum().backward())
-            for k, layer in enumerate(layers)
-            if layer is not None
+    cases: list[Any] = []
+    for shape, outputs, ranks, batches in heads:
+        layers = {
+            "dense": torch.nn.Sequential(
+                torch.nn.Flatten(), torch.nn.Linear(int(np.prod(shape)), outputs)
+            ),
+            "latensor": lt.nn.TensorRegression(shape, outputs, ranks),
         }
-        found = fastest(calls, 300 if "1000" not in name else 5)
-        times = [f"{1000 * found[str(k)]:.2f}" if str(k) in found else "" for k in range(3)]
-        yield f"| {name} | {' | '.join(times)} |"
+        if TRL is not None:
+            layers["peer"] = TRL(shape, (outputs,), rank=ranks, factorization="tucker", bias=True)
+        name = f"regression head {shape} -> {outputs}, Tucker {ranks}"
+        cases += [(name, layers, torch.randn(n, *shape)) for n in batches]
+    layers = {
+        "dense": torch.nn.Linear(1024, 1024),
+        "latensor": lt.nn.FactorizedLinear(1024, 1024, 51),
+    }
+    cases.append(("linear 1024 -> 1024, rank 51", layers, torch.randn(64, 1024)))
+    for name, layers, given in cases:
+        found = steps(layers, given, 400 if "1000" not in name else 7)
+        times = [f"{1000 * found[k]:.2f}" if k in found else "" for k in ("dense", "latensor")]
+        ratio = f"{found['latensor'] / found['peer']:.2f}" if "peer" in found else ""
+        times.append(f"{1000 * found['peer']:.2f}" if "peer" in found else "")
+        yield f"| {name} | {len(given)} | {' | '.join(times)} | {ratio} |"
+
+
+def steps(layers: dict[str, Any], x: Any, times: int) -> dict[str, float]:
+    """Median CPU seconds of forward and backward, gradients cleared before each, in mixed order."""
+    spent: dict[str, list[float]] = {name: [] for name in layers}
+    rng = np.random.default_rng(0)
+    for _ in range(times):
+        for name in rng.permutation(list(layers)):
+            layers[name].zero_grad()
+            start = time.process_time()
+            layers[name](x).square().sum().backward()
+            spent[name].append(time.process_time() - start)
+    return {name: float(np.median(values)) for name, values in spent.items()}
 
 
 def kernel(who: str) -> None:

@@ -146,9 +146,9 @@ def measure_peer(
             return
         choices[method] = choice
         say(f"{corpus.name} {method}: chosen {choice['setting']}")
-    method, setting = METHODS[name], choices[method]["setting"]
-    settings = tuple(s for s in method.settings if s <= setting)
-    task = Task(corpus.n_components, settings if method.resumes else (setting,), seed, bool(priors))
+    known, setting = METHODS[name], choices[method]["setting"]
+    settings = tuple(s for s in known.settings if s <= setting)
+    task = Task(corpus.n_components, settings if known.resumes else (setting,), seed, bool(priors))
     path = [
         scores(found, documents, completion)
         for found in fit_often(name, documents.train, task, 1, options.limit, say)

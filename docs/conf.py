@@ -28,11 +28,12 @@ extensions = [
     "sphinx.ext.mathjax",
     "sphinx_gallery.gen_gallery",
 ]
+# PyTorch is no part of what `make docs` installs; with it, its pages and its example are made too.
+_TORCH = find_spec("torch") is not None
 # The gallery is run on every build; figures are found by docs/gallery_figures.py.
 sphinx_gallery_conf = {
     "examples_dirs": "gallery",
-    # PyTorch is no part of what `make docs` installs; with it, its example is run too.
-    "ignore_pattern": "__init__" if find_spec("torch") else "plot_compress_network",
+    "ignore_pattern": "__init__" if _TORCH else "plot_compress_network",
     "gallery_dirs": "auto_gallery",
     "image_scrapers": ("gallery_figures",),
     "reset_modules": (),
@@ -45,9 +46,11 @@ sphinx_gallery_conf = {
 }
 myst_enable_extensions = ["dollarmath", "amsmath"]
 myst_heading_anchors = 3
-exclude_patterns = ["_build", "gallery/*"]
+exclude_patterns = ["_build", "gallery/*", "api_examples.rst"]
 
 html_theme = "furo"
+html_static_path = ["_static"]
+html_css_files = ["phone.css"]
 html_title = f"latensor {release}"
 
 # Docstrings put argument names and code in single backticks.
@@ -65,7 +68,8 @@ autodoc_default_options = {"members": True, "inherited-members": True}
 # Where api.md lists the API; see `write_api_pages`.
 _MARK = "<!-- API -->"
 # Subpackages whose remaining names are public too, as `lt.decomposition.PowerMethod`.
-_OPEN = ("moments", "whitening", "decomposition", "plots", "datasets", "sources")
+_OPEN = ("moments", "whitening", "decomposition", "plots", "datasets", "sources", "scores", "nn")
+_HOMES = tuple(home for home in latensor._HOMES if home != "nn" or _TORCH)
 
 
 def write_api_pages(app: Any) -> None:
@@ -85,7 +89,7 @@ def write_api_pages(app: Any) -> None:
 
 def _objects() -> dict[str, object]:
     """Every public object by its dotted name."""
-    return {path: value for home in latensor._HOMES for path, value in _entries_of(home).items()}
+    return {path: value for home in _HOMES for path, value in _entries_of(home).items()}
 
 
 def _entries_of(home: str) -> dict[str, object]:
@@ -100,12 +104,25 @@ def _entries_of(home: str) -> dict[str, object]:
 
 def _page(path: str, value: object) -> str:
     title = path.replace("latensor.", "lt.", 1)
-    links = [_directive(path, value)]
+    links = [_directive(path, value), *_example(path.replace("latensor.", "lt.", 1))]
     chapters = _chapters(path)
     if chapters:
         listed = ", ".join(f":doc:`{chapter} </theory>`" for chapter in chapters)
         links.append(f".. seealso:: In the map of the monograph: {listed}.\n")
     return f"{title}\n{'=' * len(title)}\n\n" + "\n".join(links)
+
+
+def _example(name: str) -> list[str]:
+    """The example of a name of a subpackage, which `api_examples.rst` has under its name."""
+    text = (Path(__file__).parent / "api_examples.rst").read_text(encoding="utf-8")
+    parts = re.split(r"(?m)^(lt\.[^\n]*)\n-+\n", text)
+    titled = zip(parts[1::2], parts[2::2], strict=True)
+    imports = ">>> import numpy as np\n>>> import latensor as lt\n"
+    return [
+        f".. rubric:: Example\n\n{imports}{body.strip()}\n"
+        for title, body in titled
+        if name in title.split(", ")
+    ]
 
 
 def _chapters(path: str) -> list[str]:
@@ -123,7 +140,7 @@ def list_api(app: Any, page: str, source: list[str]) -> None:
         return
     if _MARK not in source[0]:
         raise ValueError(f"api.md lacks the line {_MARK!r}, which the list of names replaces")
-    source[0] = source[0].replace(_MARK, "\n".join(map(_section, latensor._HOMES)))
+    source[0] = source[0].replace(_MARK, "\n".join(map(_section, _HOMES)))
 
 
 def _section(home: str) -> str:

@@ -1,7 +1,8 @@
 """Values in files: trees of plain values, arrays and registered types, without pickle.
 
 A file is an .npz archive that NumPy can open. Its array `header` is JSON:
-`{"format": "latensor", "format_version": 2, "latensor_version": ..., "kind": ..., "value": ...}`.
+`{"format": "latensor", "format_version": 2, "latensor_version": ..., "kind": ..., "value": ...,
+"digest": ...}`, the last over value and arrays, so that no part can be taken for another.
 In the value, null, truth values, finite numbers, text and lists stand for themselves; everything
 else is an object with one member that names what it is (`array`, `tuple`, `dict`, `type`, ...).
 Arrays stand beside the header as `a0`, `a1`, ...; one that occurs twice is stored once.
@@ -14,6 +15,7 @@ anything is allocated, and whatever is wrong with a file is an InvalidInputError
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 import json
 import os
 from collections.abc import Callable, Mapping
@@ -387,10 +389,24 @@ def write_value(path: PathLike, value: object, kind: str) -> Path:
         "kind": kind,
         "value": encode(value, arrays),
     }
-    text = json.dumps(header, allow_nan=False, separators=(",", ":")).encode("ascii")
+    header["digest"] = _digest(header["value"], arrays)
+    text = _as_json(header)
     with whole_stream(path, gzipped=False) as stream:
         write_arrays(stream, {_HEADER: np.frombuffer(text, np.uint8), **arrays})
     return Path(path)
+
+
+def _as_json(value: object) -> bytes:
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode("ascii")
+
+
+def _digest(tree: object, arrays: Mapping[str, Any]) -> str:
+    """A hash of an encoded value and of its arrays by name."""
+    found = hashlib.blake2b(_as_json(tree), digest_size=16)
+    for name, array in sorted(arrays.items()):
+        found.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        found.update(np.ascontiguousarray(array).view(np.uint8).data)
+    return found.hexdigest()
 
 
 def read_value(path: PathLike, what: str = "value") -> Stored:
@@ -449,5 +465,8 @@ def _read_stored(stored: dict[str, Any]) -> Stored:
                 f"was written by latensor {written_by} in file format {version}; this is latensor "
                 f"{latensor.__version__}, which reads formats up to {FORMAT_VERSION}: update it"
             )
+        # Older files have none.
+        if "digest" in header and header["digest"] != _digest(header["value"], stored):
+            raise InvalidInputError("its parts are not those that were saved together")
         value = decode(header["value"], stored) if key == _HEADER else (header, stored)
     return Stored(kind, value, version, written_by)

@@ -115,6 +115,7 @@ def test_a_page_in_place_of_a_folder(run, truth, observed, tmp_path):
     text = page.read_text(encoding="utf-8")
     assert "Gaps &amp; more" in text
     assert "hour" in text
+    assert "latensor complete" in text
     assert f"The page is in {page}" in result.output
     for wrong in (["--at", tmp_path / "gaps.npz", "--out", page], ["--title", "x"]):
         refused = run(*arguments, *wrong)

@@ -1,6 +1,7 @@
 """`latensor decompose`: every kind of file in, the library's own answer out, nothing by half."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -337,6 +338,7 @@ def damaged(folder):
     ("none.tns", "none.tns: No such file"),
     ("folder.npy", "is a folder"),
     ("table.csv", "unknown kind of file, expected .npy"),
+    ("table.csv", "tables are for latensor fit"),
     ("two.npz", "a (4, 5, 6), b (4, 5, 6), c (3,): say which one is the tensor by --array"),
     ("two.npz --array q", "has no array 'q': it holds a, b, c"),
     ("empty.npz", "holds no arrays"),
@@ -405,6 +407,7 @@ def test_labels_and_title_stand_on_the_page(run, file, tmp_path):
     assert "sample" in page
     assert "&lt;s" in page
     assert "<s0>" not in page
+    assert re.search("latensor decompose .* --rank 2 --labels .* --title", page)
 
 
 @pytest.mark.parametrize(

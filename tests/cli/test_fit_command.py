@@ -299,7 +299,7 @@ def test_without_out_nothing_is_written(run, planted, tmp_path):
 def test_the_number_of_components_is_chosen(run, planted, tmp_path):
     table(tmp_path / "data.csv", planted["spherical"][0])
     result = run("spherical", "data.csv", "--components", "auto")
-    assert "3 components, as many as the data speak for" in result.output
+    assert "3 components, chosen from the data" in result.output
 
 
 def test_the_list_names_every_model(run):

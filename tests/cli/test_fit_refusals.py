@@ -65,6 +65,8 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.parametrize("arguments, message", [
+    ("cca good.csv", "as --views a,b:c,d; "),
+    ("multi-view good.csv", "as --views a,b:c,d:e,f; "),
     ("cca good.csv --views a,b:b,c", "--views names b of"),
     ("multi-view two.npz --views a:b:b", "--views names b of"),
     ("spherical good.csv --out=", "the name is empty"),

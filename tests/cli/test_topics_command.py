@@ -256,6 +256,7 @@ BAD = {
     "vocabulary missing": (["{uci}", "--vocab", "{folder}/none"], "cannot be read"),
     "unknown column": (["{jsonl}", "--text-column", "body"], "body"),
     "column of text": (["{text}", "--text-column", "body", "--format", "text"], "--text-column"),
+    "one document": (["{short_line}"], "holds one document"),
     "no topics": (["{text}", "--topics", "0"], "--topics=0 must be"),
     "topics in words": (["{text}", "--topics", "many"], "--topics=many must be"),
     "refine": (["{text}", "--refine", "-1"], "--refine=-1 must be"),
@@ -292,6 +293,7 @@ def test_bad_input_is_refused_in_one_line(run, texts, model, tmp_path, case):
         "empty": tmp_path / "empty.txt",
         "truncated": tmp_path / "cut.txt.gz",
         "short": tmp_path / "short.txt",
+        "short_line": write(tmp_path, "line.txt", texts[:1]),
         "other": tmp_path / "other.txt",
         "narrow": tmp_path / "narrow.uci",
     }

@@ -303,3 +303,28 @@ def test_intervals_hold_the_truth():
     assert np.concatenate(inside).mean() > 0.87
     with pytest.raises(InvalidInputError, match="n_directions=2"):
         CCA(2, n_directions=2).fit(x, y).intervals(x, y)
+
+
+def _walk(rng, shape):
+    """Autoregressions of .97."""
+    found = rng.standard_normal(shape)
+    for t in range(1, len(found)):
+        found[t] += 0.97 * found[t - 1]
+    return found
+
+
+def _gross(rng, shape):
+    found = rng.standard_normal(shape)
+    found[0] += 30
+    return found
+
+
+@pytest.mark.parametrize("draw", [_walk, _gross], ids=["in time", "one row"])
+@pytest.mark.parametrize("seed", range(4))
+def test_independent_views_are_not_taken_for_related_ones(seed, draw):
+    rng = np.random.default_rng(seed)
+    x, y = draw(rng, (300, 8)), draw(rng, (300, 8))
+    for given in ((x, y), ([(x[:100], y[:100]), (x[100:], y[100:])], None)):
+        certificate = CCA(1).fit(*given).certificate_
+        assert certificate.n_above_noise == 0
+        assert certificate.verdict == "unstable"

@@ -3,6 +3,7 @@ import pickle
 import numpy as np
 import pytest
 import scipy.sparse
+import scipy.stats
 from sklearn.decomposition import FastICA
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
@@ -11,6 +12,7 @@ from latensor.datasets.sources_mixed import make_ica
 from latensor.decomposition.algorithms.power_method import PowerMethod
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.models.ica import ICA
+from latensor.models.ica.count import _normal_kurtosis
 from latensor.models.ica.read_off import read_off
 from latensor.models.ica.signal_space import spectrum
 
@@ -508,3 +510,31 @@ def test_a_source_as_good_as_any_is_not_stable():
     assert model.selection_.choices["medium"] == 0
     assert model.certificate_.verdict == "unstable"
     assert "any direction would be as good" in str(model.certificate_)
+
+
+@pytest.mark.parametrize("planted", [True, False])
+@pytest.mark.parametrize("seed", range(3))
+def test_gross_errors_are_no_sources(seed, planted):
+    rng = np.random.default_rng(seed)
+    sources = rng.laplace(size=(2000, 3)) if planted else rng.standard_normal((2000, 3))
+    rows = sources @ rng.standard_normal((3, 3))
+    rows[7] += 50 * rng.standard_normal(3)
+    model = ICA("auto", random_state=0).fit(rows)
+    assert model.n_components_ == (3 if planted else 1)
+    if not planted:
+        assert model.certificate_.verdict == "unstable"
+
+
+def test_sources_of_two_values_are_not_called_dependent():
+    rng = np.random.default_rng(0)
+    model = ICA(random_state=0).fit(rng.integers(0, 2, (2000, 3)) @ rng.standard_normal((3, 3)))
+    assert model.certificate_.energy_correlation < 0.1
+    assert model.certificate_.verdict == "stable"
+
+
+@pytest.mark.parametrize("draw", ["standard_normal", "laplace", "uniform"])
+def test_the_kurtosis_of_a_source_is_judged_as_scipy_does(draw):
+    rows = getattr(np.random.default_rng(0), draw)(size=(300, 50))
+    expected = scipy.stats.kurtosistest(rows).statistic
+    found = _normal_kurtosis(3 + scipy.stats.kurtosis(rows), np.full(50, 300.0))
+    np.testing.assert_allclose(found, expected, rtol=1e-10)

@@ -10,6 +10,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from latensor.datasets.mixtures import make_multi_view
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.mixtures.pearson import PearsonMixture
 from latensor.models.views.multi_view import MultiViewMixture
 from latensor.models.views.read_off import read_off
 from latensor.moments.batch import Batch
@@ -356,3 +357,18 @@ def test_looking_at_streams_changes_nothing():
     whole = clone(model).fit(views)
     assert np.abs(np.hstack(left.means_) - np.hstack(whole.means_)).max() < 1e-10
     assert not hasattr(MultiViewMixture(6, refine=0).partial_fit(views), "means_")
+
+
+@pytest.mark.filterwarnings("ignore::latensor.exceptions.ConvergenceWarning")
+def test_what_em_has_not_ended_is_not_stable(rng):
+    labels = rng.integers(2, size=400)
+    views = [3 * rng.normal(size=(2, 3))[labels] + rng.normal(size=(400, 3)) for _ in range(3)]
+    line = np.array([0.0, 6.0])[labels] + rng.normal(size=400)
+    fits = [
+        MultiViewMixture(2, max_iter=1, random_state=0).fit(views),
+        PearsonMixture(max_iter=1, random_state=0).fit(line),
+    ]
+    for model in fits:
+        assert not model.converged_
+        assert "Convergence" in [s.topic for s in model.certificate_.statements]
+        assert model.certificate_.verdict != "stable"

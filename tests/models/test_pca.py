@@ -346,3 +346,29 @@ def test_equal_rows_have_no_direction(n_components):
     model = PCA(n_components).fit(np.tile(row, (600, 1)))
     assert model.certificate_.verdict == "unstable"
     assert not model.explained_variance_.any()
+
+
+def _gross(rng, shape, n_gross):
+    rows = rng.standard_normal(shape)
+    rows[:n_gross] += 30 * rng.standard_normal((n_gross, shape[1]))
+    return rows
+
+
+@pytest.mark.parametrize("n_gross", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_direction_that_few_rows_make_is_not_stable(seed, n_gross):
+    rows = _gross(np.random.default_rng(seed), (300, 8), n_gross)
+    for given in (rows, [rows[:100], rows[100:]]):
+        assert PCA(1).fit(given).certificate_.verdict == "unstable"
+
+
+@pytest.mark.parametrize("kind", ["normal", "t", "sparse"])
+def test_the_certificate_of_batches_is_that_of_the_array(kind):
+    rng = np.random.default_rng(3)
+    rows = rng.standard_normal((500, 2)) @ rng.standard_normal((2, 9)) * 3
+    rows += rng.standard_t(5, rows.shape) if kind == "t" else rng.standard_normal(rows.shape)
+    given = scipy.sparse.csr_array(rows) if kind == "sparse" else rows
+    one = PCA(2).fit(given).certificate_
+    other = PCA(2).fit([given[:200], given[200:]]).certificate_
+    assert one.verdict == other.verdict == "stable"
+    assert one.angle == pytest.approx(other.angle, rel=1e-6)

@@ -1,5 +1,6 @@
 """Every estimator in a file: loaded, it answers bit for bit as before; bad files are refused."""
 
+import itertools
 import json
 
 import numpy as np
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import latensor as lt
+from latensor.array_files import write_arrays
 from latensor.estimation.files import _estimators
 from latensor.exceptions import InvalidInputError
 from latensor.value_files import read_value, write_value
@@ -221,6 +223,19 @@ def test_damage_gives_an_error_or_the_model(tmp_path_factory, data):
     except InvalidInputError:
         return
     assert_same(found.means_, fitted("SphericalGaussianMixture").means_)
+
+
+@pytest.mark.parametrize("name", ["PCA", "CCA", "ICA"])
+def test_arrays_that_stand_for_each_other_are_refused(tmp_path, name):
+    path = fitted(name).save(tmp_path / "x.npz")
+    with np.load(path) as stored:
+        arrays = {key: stored[key] for key in stored.files}
+    places = sorted(set(arrays) - {"header"})
+    for one, other in itertools.pairwise(places):
+        with open(path, "wb") as stream:
+            write_arrays(stream, {**arrays, one: arrays[other], other: arrays[one]})
+        with pytest.raises(InvalidInputError, match="saved together"):
+            lt.load(path)
 
 
 def test_the_header_says_what_it_is(tmp_path):

@@ -580,13 +580,19 @@ class Odd(torch.nn.Module):
         self.by_keyword, self.hooked = torch.nn.Linear(40, 40), torch.nn.Linear(40, 40)
         self.unused, self.plain = torch.nn.Linear(40, 40), torch.nn.Linear(40, 40)
         self.hooked.register_forward_hook(lambda module, given, output: 2 * output)
+        self.watched, self.complex = (
+            torch.nn.Linear(40, 40),
+            torch.nn.Linear(40, 40, dtype=torch.cfloat),
+        )
+        self.watched.register_full_backward_hook(lambda module, given, output: None)
 
     def forward(self, x):
         with torch.no_grad():
             x = self.no_gradient(x).relu()
         x = self.detached(x).relu().detach()
         x = self.hooked(self.by_keyword(input=x).relu())
-        return self.plain(x.relu())
+        x = self.complex(torch.complex(x, x)).abs()
+        return self.plain(self.watched(x).relu())
 
 
 def test_layers_that_no_replacement_could_follow_are_named():
@@ -598,10 +604,12 @@ def test_layers_that_no_replacement_could_follow_are_named():
         "detached": "outputs have no gradient by it",
         "by_keyword": "called by keyword",
         "hooked": "has hooks",
+        "watched": "has hooks",
+        "complex": "complex weights",
         "unused": "not used on these inputs",
         "plain": "",
     }
-    assert small.report.layers[-1].method == "svd"
+    assert [layer.name for layer in small.report.layers if layer.method == "svd"] == ["plain"]
     assert torch.equal(small.hooked(x), model.hooked(x))
 
 
@@ -695,6 +703,7 @@ class Returns(torch.nn.Module):
         (Returns(lambda y: {"logits": y}), torch.randn(9, 40), "one tensor .* got dict"),
         (Returns(lambda y: (y, y)), torch.randn(9, 40), "one tensor .* got tuple"),
         (Returns(lambda y: y.sum()), torch.randn(9, 40), "a row for each input"),
+        (Returns(torch.fft.fft), torch.randn(9, 40), "real outputs, got torch.complex64"),
         (perceptron(), [{"x": torch.randn(9, 40)}], "yields dict"),
         (perceptron(), torch.ones(9, 40), "all the same"),
         (perceptron(), torch.randn(1, 40), "all the same"),

@@ -110,6 +110,32 @@ def test_state_copies_and_pickles(layer, x):
     assert repr(layer)
 
 
+@pytest.mark.parametrize("layer, x", CASES, ids=NAMES)
+def test_mixed_precision_and_other_dtypes(layer, x):
+    expected, single = layer(x).detach(), copy.deepcopy(layer).float()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = single(x.float())
+        found.float().sum().backward()
+    half = copy.deepcopy(layer).bfloat16()(x.bfloat16())
+    assert half.dtype == torch.bfloat16
+    eps = torch.finfo(torch.bfloat16).eps
+    for y in (found, half):  # a few products, each rounded
+        assert float((y.detach().double() - expected).norm() / expected.norm()) < 8 * eps
+
+
+@pytest.mark.parametrize("plan", ["whole", "joined", "modes"])
+def test_heads_have_gradients_of_every_sample(plan):
+    head, x = lt.nn.TensorRegression((4, 5, 3), 3, (2, 2, 2, 3)).double(), torch.randn(6, 4, 5, 3)
+    head._plan, x, known = plan, x.double(), dict(head.named_parameters())
+
+    def loss(values, rows):
+        return torch.func.functional_call(head, values, (rows,)).square().sum()
+
+    each = torch.func.vmap(torch.func.grad(lambda v, row: loss(v, row[None])), (None, 0))(known, x)
+    for name, whole in torch.func.grad(loss)(known, x).items():
+        torch.testing.assert_close(each[name].sum(0), whole)
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("ranks, method", CONV_RANKS)
 def test_planted_kernels_come_back_exactly(n, ranks, method):

@@ -166,18 +166,18 @@ def test_files_of_many_blocks(name, tmp_path):
 @given(st.lists(st.integers(0, 10**16 - 1).map(str), min_size=1, max_size=40), st.data())
 def test_numbers_are_read_as_python_reads_them(words, data):
     words = [("0" * data.draw(st.integers(0, 16 - len(word)))) + word for word in words]
-    text = np.frombuffer(" ".join(words).encode(), np.uint8)
-    numbers = whole_numbers(text)
-    assert numbers.values.tolist() == [int(word) for word in words]
-    spelled = [
-        text[a:b].tobytes().decode() for a, b in zip(numbers.starts, numbers.ends, strict=True)
-    ]
-    assert spelled == words
+    marks = data.draw(st.text(" :\n", min_size=len(words), max_size=len(words)))
+    text = "".join(word + mark for word, mark in zip(words, marks, strict=True)).encode()
+    values, after = whole_numbers(text)
+    assert values.tolist() == [int(word) for word in words]
+    assert after.tobytes().decode() == marks
 
 
-def test_what_the_fast_reader_leaves():
-    for text in (b"", b" \n", b"12345678901234567"):
-        assert whole_numbers(np.frombuffer(text, np.uint8)) is None
+@pytest.mark.parametrize(
+    "text", [b"", b" \n", b"12", b"1  2\n", b" 1\n", b"1-2\n", b"1.5\n", b"x\n", b"9" * 17 + b"\n"]
+)
+def test_what_the_fast_reader_leaves(text):
+    assert whole_numbers(text) is None
 
 
 @pytest.mark.parametrize(

@@ -114,16 +114,19 @@ def inner_thread_count() -> int:
 
 
 def run_tasks(
-    function: Callable[..., None], tasks: Sequence[tuple[Any, ...]], n_threads: int
-) -> None:
+    function: Callable[..., Any], tasks: Sequence[tuple[Any, ...]], n_threads: int
+) -> list[Any]:
     """Call a function that frees the interpreter lock for every tuple of arguments, in threads.
 
     The tasks must write to places of their own: then any number of threads gives the same bits.
+    Threads of Python rather than Numba's: Numba's fallback threading layer ends the process when
+    two threads call it at once, and its number of threads is a setting of the whole process.
+
+    Returns
+    -------
+    what the function gave, in the order of the tasks
     """
     if n_threads <= 1 or len(tasks) <= 1:
-        for task in tasks:
-            function(*task)
-        return
+        return [function(*task) for task in tasks]
     with ThreadPoolExecutor(min(n_threads, len(tasks))) as pool:
-        for done in [pool.submit(function, *task) for task in tasks]:
-            done.result()
+        return [done.result() for done in [pool.submit(function, *task) for task in tasks]]

@@ -102,6 +102,11 @@ def opened_corpus(reading: Reading, meter: TopicMeter) -> Iterator[Corpus]:
     with keeping as kept_file:
         with WORDING.errors():
             counted = word_frequencies(kept_file)
+            if is_text and counted[2] == 1:
+                raise Refusal(
+                    f"{reading.file} holds one document, and topics are what documents differ in: "
+                    "give a document per line, or a folder with a file for each"
+                )
             has_words = not is_text and plain.vocabulary is not None
             settings = _settings(reading, choosing, has_words, counted[2])
             choice = WordChoice(**{**settings, "stop_words": stop_words_of(settings["stop_words"])})
@@ -204,7 +209,7 @@ def _remarks(
     parts = [f"{number:,} {what}" for what, number in dropped.items() if number]
     if parts:
         fraction = totals[kept].sum() / max(n_tokens, 1.0)
-        left = f"{len(kept):,} words stay, {fraction:.0%} of all"
+        left = f"{len(kept):,} words stay, {100 * fraction:.0f} % of all"
         remarks.append(f"Left out: {', '.join(parts)}; {left}")
     unseen = int((frequencies[kept] == 0).sum())
     if unseen:

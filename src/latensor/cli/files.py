@@ -16,6 +16,7 @@ from latensor.exceptions import InvalidInputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _KNOWN = ".npy, .npz, .tns, .tns.gz or an image (.png, .jpg, .bmp, .gif, .tif, .webp)"
+_TABLES = (".csv", ".tsv", ".parquet")
 # Modes of Pillow whose pixels are single numbers, of 8, 16 or 32 bits.
 _GREY = ("L", "I", "F", "I;16", "I;16B", "I;16L", "I;16N")
 
@@ -114,7 +115,10 @@ def _kind(path: Path) -> str:
         return path.suffix.lower()
     if path.suffix.lower() in IMAGES:
         return "image"
-    raise InvalidInputError(f"{path}: unknown kind of file, expected {_KNOWN}")
+    told = ""
+    if path.suffix.lower() in _TABLES:
+        told = "; tables are for latensor fit, lines of coordinates and a value (i j k x) are .tns"
+    raise InvalidInputError(f"{path}: unknown kind of file, expected {_KNOWN}{told}")
 
 
 def _checked(array: Any, name: str) -> Any:

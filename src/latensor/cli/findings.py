@@ -8,6 +8,7 @@ from math import prod
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 from rich.console import Console
 from rich.table import Table
@@ -16,9 +17,12 @@ from rich.text import Text
 import latensor as lt
 from latensor.cli.console import visible
 from latensor.cli.files import Input
+from latensor.cli.options import typed
 from latensor.cli.refusal import Refusal
 from latensor.cli.saving import SUMMARY, Output, output_folder
 from latensor.cli.wording import Wording
+from latensor.report import Reproduction, write_model_report
+from latensor.report.topic_page import installed_versions
 from latensor.whole_files import check_outputs
 
 FIGURES = ("components.png", "history.png", "rank.png", "image.png")
@@ -112,7 +116,13 @@ class Delivery:
         if self._is_page:
             check_outputs({"--out": self.out}, self.inputs)
             run = execute()
-            run.found.report(self.out, title=self.title or self.inputs[0].name)
+            how = Reproduction(
+                command=typed(click.get_current_context()),
+                versions=installed_versions(),
+                seconds={"fit": run.seconds},
+            )
+            title = self.title or self.inputs[0].name
+            write_model_report(run.found, self.out, title=title, reproduction=how)
             show(run)
             say(run.console, f"The page is in {self.out}")
             return

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shlex
 import textwrap
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 
 from latensor.cli.console import printing
@@ -26,7 +24,7 @@ from latensor.cli.fit_run import (
     save,
     write_page,
 )
-from latensor.cli.options import Target, jobs_option, seed_option
+from latensor.cli.options import Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import output_folder
 from latensor.cli.shards import checkpoint_option, engine_option, fit_shards, is_sharded
@@ -227,14 +225,14 @@ def fit(
         )
         arguments = _arguments(entry, options)
         if options["learned"] is not None:
-            _refuse_learning(context)
+            refuse_learning(context, {"out", "learned", "header", *_READING})
             done = apply_model(options["learned"], entry, reading, out)
             click.echo(done, err=True)
             return
         if is_sharded(file, options["engine"]):
             _fit_shards(entry, file, arguments, options, out, console)
             return
-        run = Run(entry, reading, arguments, _typed(context), console)
+        run = Run(entry, reading, arguments, typed(context), console)
         run.checkpoint = options["checkpoint"]
         if out is None or out.suffix.lower() in (".html", ".htm"):
             check_outputs({"--out": out, "--save": options["model_file"]}, [file])
@@ -252,18 +250,6 @@ def fit(
             _save_model(run.model, options, console)
         print_findings(run)
         say(console, f"Saved in {out}: {', '.join(output.names)}")
-
-
-def _refuse_learning(context: click.Context) -> None:
-    """Options that change what is learned have no place where nothing is."""
-    reads = {"model", "file", "out", "learned", "header", *_READING}
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        if name in reads or context.get_parameter_source(name) is ParameterSource.DEFAULT:
-            continue
-        raise Refusal(
-            f"{parameter.opts[0]} has no place beside --apply: the model is learned already"
-        )
 
 
 def _fit_shards(
@@ -289,9 +275,9 @@ def _save_model(model: Any, options: dict[str, Any], console: Console) -> None:
 def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the class, as options give them."""
     # All options of any model, so that those of another are refused and none is forgotten.
-    typed = {option: options[option[2:]] for each in MODELS for option in each.options}
+    values = {option: options[option[2:]] for each in MODELS for option in each.options}
     given = {
-        name: value for name, value in typed.items() if value is not None and value is not False
+        name: value for name, value in values.items() if value is not None and value is not False
     }
     settings = settings_of(entry, given)
     if settings.get("noise") == "none":
@@ -301,20 +287,3 @@ def _arguments(entry: Any, options: dict[str, Any]) -> dict[str, Any]:
     count = entry.components if options["components"] is None else options["components"]
     chosen = {} if count is None else {entry.counted: count}
     return {**chosen, **settings, "random_state": options["seed"]}
-
-
-def _typed(context: click.Context) -> str:
-    """What was typed, as far as it was, in a form that can be pasted."""
-    words = ["latensor", "fit", context.params["model"], str(context.params["file"])]
-    for parameter in context.command.params:
-        name = parameter.name or ""
-        value = context.params.get(name)
-        if not isinstance(parameter, click.Option) or value is None:
-            continue
-        if context.get_parameter_source(name) is ParameterSource.DEFAULT:
-            continue
-        if isinstance(value, bool):
-            words.append(parameter.opts[0] if value else (parameter.secondary_opts or [""])[0])
-        else:
-            words += [parameter.opts[0], str(value)]
-    return shlex.join(words)

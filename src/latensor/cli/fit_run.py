@@ -105,7 +105,7 @@ def print_findings(run: Run) -> None:
     kind, console, model = run.entry.kind, run.console, run.model
     count = _count(run)
     automatic = run.arguments.get("n_components") == "auto"
-    chosen = ", as many as the data speak for" if automatic else ""
+    chosen = ", chosen from the data" if automatic else ""
     say(console, f"{run.entry.model}: {count} {kind.noun[count == 1]}{chosen}")
     _print_rows(console, rows_of(model, data.names, data.arguments, console.width))
     if run.likelihood:

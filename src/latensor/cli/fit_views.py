@@ -14,15 +14,15 @@ from latensor.cli.refusal import Refusal
 
 # What a view is called, the view itself, what its columns are called, and the Python that reads it.
 _Part = tuple[str, Any, list[str], str]
+_PAIR, _THREE = "--views a,b:c,d", "--views a,b:c,d:e,f"
 
 
 def read_views(reading: Reading) -> Data:
     """Three or more views of the same rows, in a list."""
-    data = _read(reading)
+    data = _read(reading, _THREE)
     if len(data.arguments) < 3:
         raise Refusal(
-            f"{reading.file} gives {len(data.arguments)} views, three or more are needed: "
-            "--views a,b:c,d:e,f"
+            f"{reading.file} gives {len(data.arguments)} views, three or more are needed: {_THREE}"
         )
     call, comma, more = data.call.partition(", sample_weight")
     return replace(data, arguments=(list(data.arguments),), call=f"[{call}]{comma}{more}")
@@ -30,18 +30,16 @@ def read_views(reading: Reading) -> Data:
 
 def read_pair(reading: Reading) -> Data:
     """Two views of the same rows."""
-    data = _read(reading)
+    data = _read(reading, _PAIR)
     if len(data.arguments) != 2:
-        raise Refusal(
-            f"{reading.file} gives {len(data.arguments)} views, two are needed: --views a,b:c,d"
-        )
+        raise Refusal(f"{reading.file} gives {len(data.arguments)} views, two are needed: {_PAIR}")
     return data
 
 
-def _read(reading: Reading) -> Data:
-    """Views as the arguments of the data."""
+def _read(reading: Reading, example: str) -> Data:
+    """Views as the arguments of the data; `example` is what to type where none are named."""
     in_archive = kind_of(reading.file) == ".npz"
-    parts = _arrays_of(reading) if in_archive else _groups_of(reading)
+    parts = _arrays_of(reading) if in_archive else _groups_of(reading, example)
     kinds = [] if reading.kinds is None else [k.strip() for k in reading.kinds.split(",")]
     views, names, code = [], [], ["import numpy as np"]
     for place, (title, view, columns, text) in enumerate(parts):
@@ -106,12 +104,12 @@ def _arrays_of(reading: Reading) -> list[_Part]:
     return parts
 
 
-def _groups_of(reading: Reading) -> list[_Part]:
+def _groups_of(reading: Reading, example: str) -> list[_Part]:
     """Views that are groups of columns, of which one column of text is one of symbols."""
     table = read_table(reading.file, reading.header, None)
     if reading.views is None:
         raise Refusal(
-            "--views is missing: name the columns of every view, as --views a,b:c,d:e,f; "
+            f"--views is missing: name the columns of every view, as {example}; "
             f"{reading.file} has {listed(table.names)}"
         )
     parts: list[_Part] = []

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
+
+from latensor.cli.refusal import Refusal
 
 
 class Target(click.Path):
@@ -62,3 +67,33 @@ labels_option = click.option(
 title_option = click.option(
     "--title", metavar="TEXT", help="What the page calls it.  [default: FILE]"
 )
+
+
+def typed(context: click.Context) -> str:
+    """What was typed, as far as it was, in a form that can be pasted."""
+    words = ["latensor", context.info_name or ""]
+    for parameter in context.command.params:
+        value = context.params.get(parameter.name or "")
+        if isinstance(parameter, click.Argument):
+            words.append(str(value))
+        elif value is not None and _is_given(context, parameter):
+            if isinstance(value, bool):
+                words.append(parameter.opts[0] if value else (parameter.secondary_opts or [""])[0])
+            else:
+                words += [parameter.opts[0], str(value)]
+    return shlex.join(words)
+
+
+def refuse_learning(context: click.Context, reading: Collection[str]) -> None:
+    """Beside --apply options have a place only where they are `reading`: nothing is learned."""
+    for parameter in context.command.params:
+        is_reading = isinstance(parameter, click.Argument) or parameter.name in reading
+        if not is_reading and _is_given(context, parameter):
+            raise Refusal(
+                f"{parameter.opts[0]} has no place beside --apply: the model is learned already"
+            )
+
+
+def _is_given(context: click.Context, parameter: click.Parameter) -> bool:
+    source = context.get_parameter_source(parameter.name or "")
+    return source is not ParameterSource.DEFAULT

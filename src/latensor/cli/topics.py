@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.console import Console
 
 from latensor.cli.console import printing
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
-from latensor.cli.options import Target, jobs_option, seed_option
+from latensor.cli.options import Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.shards import (
     checkpoint_option,
@@ -41,24 +40,8 @@ Examples:
   latensor topics --apply model.npz new.txt --out mixtures.csv
   latensor topics 'shards/*.jsonl.gz' --engine dask://127.0.0.1:8786 --topics 50 --save model.npz
 """
-# What changes a model, and so has no place where a saved one is applied.
-_LEARNING = {
-    "topics": "--topics",
-    "min_df": "--min-df",
-    "max_df": "--max-df",
-    "stop_words": "--stop-words",
-    "keep_stop_words": "--keep-stop-words",
-    "title": "--title",
-    "date": "--date",
-    "group": "--group",
-    "max_features": "--max-features",
-    "seed": "--seed",
-    "refine": "--refine",
-    "words": "--words",
-    "save": "--save",
-    "engine": "--engine",
-    "checkpoint": "--checkpoint",
-}
+# What has a place where a saved model is applied.
+_READING = ("vocab", "kind", "text_column", "token_pattern", "jobs", "out", "model")
 
 
 def read_topics(context: Any, parameter: Any, value: str) -> int | str:
@@ -235,7 +218,7 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
     out, save = options["out"], options["save"]
     with errors_in_one_line():
         if model is not None:
-            _refuse_learning(context)
+            refuse_learning(context, _READING)
             _check_suffix(out, (".csv", ".npz"))
             check_outputs({"--out": out}, [model, *_inputs(reading)])
             # The standard output is for the fractions.
@@ -244,71 +227,56 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             return
         if options["out"] is None and (reading.date or reading.group):
             raise Refusal("--date and --group change the report only: give --out report.html")
-        if is_sharded(reading.file, options["engine"]):
-            _learn_shards(reading, {**options, "command": _command(context)}, out, save)
-            return
+        sharded = is_sharded(reading.file, options["engine"])
         _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
-        check_outputs({"--out": out, "--save": save}, _inputs(reading))
+        check_outputs({"--out": out, "--save": save}, [] if sharded else _inputs(reading))
+        options["command"] = typed(context)
         with printing() as console:
-            _learn(reading, options, _command(context), out, save, console)
+            fitted, page, show = (_learn_shards if sharded else _learn)(reading, options, console)
+            if save is not None:
+                fitted.save(save)
+            if out is not None and page is not None:
+                _write(page, out)
+            show()
+            if save is not None:
+                say(console, f"The model is in {save}")
+            if out is not None:
+                what = "words of the topics are" if out.suffix.lower() == ".csv" else "report is"
+                say(console, f"The {what} in {out}")
 
 
-def _learn_shards(
-    reading: Reading, options: dict[str, Any], out: Path | None, save: Path | None
-) -> None:
+# A model, a page about it where one is wanted, and what prints it.
+_Learned = tuple[Any, TopicPage | None, Callable[[], None]]
+
+
+def _learn_shards(reading: Reading, options: dict[str, Any], console: Console) -> _Learned:
     """Many files, whose documents are not kept here: a report shows the first of each.
 
     Dates and groups are those of all documents, summed by whoever holds the files.
     """
-    _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
-    check_outputs({"--out": out, "--save": save}, [])
     settings = {
         "n_components": options["topics"],
         "refine": options["refine"],
         "random_state": options["seed"],
         "n_jobs": options["jobs"],
     }
-    with printing() as console:
-        model, page = learn_topics(reading, settings, options, console)
-        if save is not None:
-            model.save(save)
-        if out is not None and page is not None:
-            _write(page, out)
-        print_learned_topics(model, options["words"], console)
-        if save is not None:
-            say(console, f"The model is in {save}")
-        if out is not None:
-            say(console, f"The report is in {out}")
+    model, page = learn_topics(reading, settings, options, console)
+    return model, page, lambda: print_learned_topics(model, options["words"], console)
 
 
-def _learn(
-    reading: Reading,
-    options: dict[str, Any],
-    command: str,
-    out: Path | None,
-    save: Path | None,
-    console: Console,
-) -> None:
+def _learn(reading: Reading, options: dict[str, Any], console: Console) -> _Learned:
     wish = Wish(
         topics=options["topics"],
         refine=options["refine"],
         seed=options["seed"],
         jobs=options["jobs"],
         n_words=options["words"],
-        command=command,
+        command=options["command"],
         title=options["title"] or "",
         checkpoint=options["checkpoint"],
     )
-    learned = learn(reading, wish, console, EXAMPLES if out is not None else 0)
-    if save is not None:
-        learned.model.save(save)
-    if out is not None:
-        _write(learned.page, out)
-    print_topics(learned, console)
-    if save is not None:
-        say(console, f"The model is in {save}")
-    if out is not None:
-        say(console, f"The report is in {out}")
+    learned = learn(reading, wish, console, EXAMPLES if options["out"] is not None else 0)
+    return learned.model, learned.page, lambda: print_topics(learned, console)
 
 
 def _write(page: TopicPage, out: Path) -> None:
@@ -317,12 +285,6 @@ def _write(page: TopicPage, out: Path) -> None:
             stream.write(csv_text(topic_rows(page)))
     else:
         write_report(page, out)
-
-
-def _refuse_learning(context: click.Context) -> None:
-    for name, option in _LEARNING.items():
-        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
-            raise Refusal(f"{option} has no place beside --apply: the model is learned already")
 
 
 def _check_suffix(out: Path | None, suffixes: tuple[str, ...]) -> None:
@@ -335,15 +297,3 @@ def _inputs(reading: Reading) -> list[Path]:
     """The files that are read."""
     files = [reading.file, reading.vocabulary, reading.stop_words]
     return [Path(file) for file in files if file is not None]
-
-
-def _command(context: click.Context) -> str:
-    """What was typed, as far as it was, in a form that can be pasted."""
-    words = ["latensor", "topics", str(context.params["file"])]
-    for parameter in context.command.params:
-        value = context.params.get(parameter.name or "")
-        typed = context.get_parameter_source(parameter.name or "")
-        is_option = isinstance(parameter, click.Option) and value is not None
-        if is_option and typed is not ParameterSource.DEFAULT:
-            words += [parameter.opts[0], *([] if value is True else [str(value)])]
-    return shlex.join(words)

@@ -28,7 +28,7 @@ def starts_finding(n_agreed: int, n_starts: int, more: str = "") -> Said:
 
 def unconverged(converged: bool) -> Said | None:
     """That a fit ended at its last step, where it did."""
-    return None if converged else (CAUTION, "stopped at max_iter before the loss converged.")
+    return None if converged else (CAUTION, "stopped before it converged: raise max_iter.")
 
 
 def collinear_finding(

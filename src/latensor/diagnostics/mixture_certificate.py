@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from latensor.diagnostics.design import unconverged
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
@@ -50,12 +51,14 @@ class MixtureCertificate(Findings):
     outside : float, the distance of a mean from the range of its feature, in units of that range;
         above 0 no mixture has such means. NaN where it was not measured
     n_moves : int, split and merge moves of the refinement
+    converged : bool
     constant_features : tuple of int, columns that do not vary
     notes : tuple of str, what else the user should know
     in_halves : int, the number of components where both halves of the samples found all of them; 0
         where that was not tried
     n_reproduced : int, components that searches on two halves of the rows both found, tried where
-        rows are not Gaussian, so that likelihoods do not show it; -1 where that was not tried
+        rows are not shown to be Gaussian (a test rejects that, entries are missing, or a component
+        has fewer than 50 rows), so that likelihoods do not show it; -1 where that was not tried
     misfit : of the component whose rows are least like those of a Gaussian: p-value, number, and
         fraction of its rows at other distances from its mean; NaN where it was not measured. It
         says nothing about stability
@@ -71,6 +74,7 @@ class MixtureCertificate(Findings):
     spread: float = float("nan")
     outside: float = float("nan")
     n_moves: int = 0
+    converged: bool = True
     constant_features: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     in_halves: int = 0
@@ -106,6 +110,10 @@ class MixtureCertificate(Findings):
     @finding("Fit")
     def _fit(self) -> Said | None:
         return fit_finding(self.misfit)
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
     @property
     def headline(self) -> str:

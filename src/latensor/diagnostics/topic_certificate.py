@@ -49,7 +49,7 @@ class TopicCertificate(Findings):
     n_short: int
     refined: bool = False
     in_halves: int = 0
-    _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "stability", "fit", "conditioning"})
+    _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Stability", "Fit", "Conditioning"})
 
     def topic_levels(self) -> list[str | None]:
         """How firmly every topic is determined: "good", "caution", "bad", or None where unknown."""
@@ -60,7 +60,7 @@ class TopicCertificate(Findings):
         """What the certificate is about, in a few words."""
         return f"{len(self.split_half)} topics of {self.n_documents} documents"
 
-    @finding("noise")
+    @finding("Noise")
     def _noise(self) -> Said:
         ratio = self.eigenvalue_ratio
         level = GOOD if ratio >= _FIRM else CAUTION if ratio >= _DOUBTFUL else BAD
@@ -74,7 +74,7 @@ class TopicCertificate(Findings):
             tail = "the last topics are supported by the likelihood only, not by the moments"
         return level, f"The weakest direction is {ratio:.2g} times its noise: {tail}."
 
-    @finding("stability")
+    @finding("Stability")
     def _stability(self) -> Said:
         known = self.split_half[~np.isnan(self.split_half)]
         if not len(known):
@@ -94,7 +94,7 @@ class TopicCertificate(Findings):
             text += "; refinement has brought them nearer, by how much is not known"
         return level, text + "."
 
-    @finding("fit")
+    @finding("Fit")
     def _fit(self) -> Said:
         fraction = self.off_diagonal
         level = _level(fraction, _FITS, _MISFITS)
@@ -105,15 +105,15 @@ class TopicCertificate(Findings):
         }[level]
         if level == BAD and self.refined:
             level = CAUTION
-        return level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
+        return level, f"{100 * fraction:.1f} % of the third moment is left unexplained: {tail}."
 
-    @finding("conditioning")
+    @finding("Conditioning")
     def _conditioning(self) -> Said:
         level = GOOD if self.condition < _CONDITION else CAUTION
         tail = "well conditioned" if level == GOOD else "small or similar topics may be lost"
         return level, f"The strongest direction is {self.condition:.3g} times the weakest: {tail}."
 
-    @finding("data")
+    @finding("Data")
     def _data(self) -> Said:
         text = f"{self.n_documents} documents, effective sample size {self.effective_size:.0f}"
         if self.n_empty:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import permutations
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,11 @@ from latensor.exceptions import InvalidInputError
 
 # A component of less than this fraction of the mean weight is not read off, but noise.
 _LEAST_FRACTION = 0.05
+# Singular values of cross moments and eigenvalues of second moments below these fractions of their
+# largest are raised to them: real data has negative ones.
+LEAST_SINGULAR, LEAST_EIGENVALUE = 1e-3, 3e-3
+# Weight above which moments count as exact and nothing is raised above noise.
+EXACT = 1e15
 
 
 @dataclass(frozen=True)
@@ -111,3 +117,33 @@ def _off_diagonal(slices: Any, vectors: Any) -> float:
     total = float(np.vdot(turned, turned))
     diagonal = np.einsum("iim->im", turned)
     return 1 - float(np.vdot(diagonal, diagonal)) / total if total > 0 else 0.0
+
+
+def symmetrized(third: Any) -> Any:
+    """The mean of a tensor (r, r, r) over the six orders of its modes."""
+    return sum(third.transpose(order) for order in permutations(range(3))) / 6
+
+
+def project_to_simplex(rows: Any) -> Any:
+    """The nearest probabilities (k, d) to rows that sum to about one, by sorting."""
+    ordered = -np.sort(-rows, axis=1)
+    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
+    count = (ordered > excess).sum(axis=1)
+    shift = excess[np.arange(len(rows)), count - 1]
+    found = np.maximum(rows - shift[:, None], 0.0)
+    return found / found.sum(axis=1, keepdims=True)
+
+
+def inverse_above(matrix: Any, fraction: float, noise: float = np.inf) -> tuple[Any, float]:
+    """The inverse of a matrix (r, r), small singular values raised, and its condition.
+
+    To a fraction of the largest, or to the noise where that is smaller.
+    """
+    left, values, right = np.linalg.svd(matrix)
+    if not len(values):
+        return matrix, 1.0
+    largest = float(values[0])
+    condition = largest / float(values[-1]) if values[-1] > 0 else np.inf
+    rounding = 1e-14 * largest if fraction else 0.0
+    least = max(min(fraction * largest, noise), rounding, 1e-300)
+    return (right.T / np.maximum(values, least)) @ left.T, condition

@@ -196,15 +196,6 @@ class CovarianceAccumulator(_Scatter):
         self._add_batch((batch,), weights)
         return self
 
-    def absorb(self, count: int, weight: float, mean: Any, scatter: Any) -> Self:
-        """Add samples known by their sums: mean (d,) and scatter around it (d, d)."""
-        self._check_features([mean.shape[0]])
-        if not self._references:
-            self._references = [np.empty(0, dtype=mean.dtype)]
-        wide = np.result_type(mean.dtype, np.float64)
-        self._combine(count, weight, [mean.astype(wide)], [scatter.astype(wide)])
-        return self
-
     def finalize(self, *, host: bool = False) -> Covariance:
         """Mean and covariance so far, in the library and precision of the first batch.
 

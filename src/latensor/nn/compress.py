@@ -34,6 +34,7 @@ _SMALL = 500
 _MAX_INPUTS = 1500
 # Inputs of a trial: batch normalization without running statistics takes no single one.
 _EXAMPLE = 2
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _METHODS = ("auto", "low_rank", "svd", "tucker", "cp")
 # How much further off than ranks alone fewer units may be, after refinement, for the time that they
 # save: of the outputs' standard deviation, or in total variation of probabilities (Pinsker).
@@ -328,8 +329,10 @@ def _layers(
             reasons[name] = "weights are computed from others: remove their parametrization"
         elif type(layer).forward not in {kind.forward for kind in _LAYERS}:
             reasons[name] = f"{type(layer).__name__} has its own forward"
-        elif layer._forward_hooks or layer._forward_pre_hooks:
+        elif any(getattr(layer, kind) for kind in _HOOKS):
             reasons[name] = "has hooks"
+        elif layer.weight.is_complex():
+            reasons[name] = "complex weights"
         elif layer.weight.numel() < _SMALL:
             reasons[name] = f"fewer than {_SMALL:,} weights"
         elif getattr(layer, "groups", 1) > 1:
@@ -364,6 +367,11 @@ def _run(model: Any, example: Any) -> Any:
         raise InvalidInputError(
             f"model must return one tensor with a row for each input, got {type(outputs).__name__} "
             f"{found} for inputs of shape {shape}: wrap it in a module that returns its outputs"
+        )
+    if outputs.is_complex():
+        raise InvalidInputError(
+            f"model must return real outputs, got {outputs.dtype}: wrap it in a module that "
+            "returns torch.view_as_real of them"
         )
     return outputs
 

@@ -134,11 +134,11 @@ def report_of(
             if name in rows:
                 axis = -1 if isinstance(layer, torch.nn.Linear | FactorizedLinear) else 1
                 expected = expected.index_select(axis, rows[name].to(expected.device))
-            gap = (output - expected).double()
+            gap = (output - expected).abs().double()
             squares[name][0] += float(gap.square().sum())
         else:
             outputs[name] = output
-            squares[name][1] += float((output.double()).square().sum())
+            squares[name][1] += float(output.abs().double().square().sum())
             features = output.shape[-1] if isinstance(layer, torch.nn.Linear) else output.shape[1]
             counts[name] = counts.get(name, 0.0) + output.numel() / features
         return output.clone()  # an activation in place would change what is compared

@@ -12,6 +12,7 @@ from latensor.nn.parts import (
     check_dropout,
     check_input,
     check_rank,
+    dense_linear,
     fill,
     fill_bias,
     in_double,
@@ -115,18 +116,7 @@ class FactorizedLinear(torch.nn.Module):  # type: ignore[misc]
 
     def to_dense(self) -> Any:
         """The same map as a `torch.nn.Linear`."""
-        weight = self.weight
-        dense = torch.nn.Linear(
-            self.in_features,
-            self.out_features,
-            self.bias is not None,
-            device=weight.device,
-            dtype=weight.dtype,
-        )
-        dense.weight = parameter(weight)
-        if self.bias is not None:
-            dense.bias = parameter(self.bias)
-        return dense
+        return dense_linear(self.weight, self.bias)
 
     def forward(self, x: Any) -> Any:
         """A B x + b of the last dimension."""

@@ -86,6 +86,16 @@ def parameter(values: Any) -> Any:
     return torch.nn.Parameter(values.detach().clone().contiguous())
 
 
+def dense_linear(weight: Any, bias: Any) -> torch.nn.Linear:
+    """A plain linear layer with copies of these."""
+    options = {"device": weight.device, "dtype": weight.dtype}
+    dense = torch.nn.Linear(weight.shape[1], weight.shape[0], bias is not None, **options)
+    dense.weight = parameter(weight)
+    if bias is not None:
+        dense.bias = parameter(bias)
+    return dense
+
+
 def in_double(weight: Any) -> Any:
     """A trained weight without its gradient, in double precision: factors are rounded once."""
     return weight.detach().to("cpu", torch.float64)

@@ -273,7 +273,8 @@ class _Extrapolation(Generic[State]):
             lengths = np.maximum(np.linalg.norm(changes, axis=0), np.finfo(float).tiny)
             cutoff = float(np.sqrt(np.finfo(float).eps))
             parts = np.linalg.lstsq(changes / lengths, steps[:, -1], rcond=cutoff)[0]
-            vector = images[:, -1] - (np.diff(images) / lengths) @ parts
+            with np.errstate(over="ignore", invalid="ignore"):  # not finite: it is no point
+                vector = images[:, -1] - (np.diff(images) / lengths) @ parts
         return self._family.unpack(vector, like) if np.isfinite(vector).all() else None
 
     def judge(self, is_higher: bool) -> None:

@@ -155,11 +155,7 @@ def _best_moves(family: GaussianFamily, sample: Points, state: MixtureState) -> 
     costs = merge_costs(kind, state.weights, state.means, state.covariances, one, other)
     needed = (float(costs.min()) + _LEAST_EXPECTED) * sample.weight
     moves: list[tuple[float, int, int, MixtureState, tuple[int, int]]] = []
-    wide = np.zeros(count, dtype=bool)
-    if kind not in (FULL, TIED):
-        wide = spreads(family, sample, state) > EDGE_FACTOR
-    unusual = _unusual(axes_to_split(family, sample, state, fractions), wide, family.width)
-    for j, axis in unusual:
+    for j, axis in _unusual(family, sample, state, fractions):
         parts = halved(family, state, j, axis)
         pair, gain = _partial(family, sample, parts, totals, fractions[:, j], needed)
         wider = _expanded(family, state, j, pair)
@@ -197,10 +193,7 @@ def fits(family: GaussianFamily, sample: Points, state: MixtureState) -> bool:
         return False
     fractions = family.joint(state, sample)
     normalize_rows(fractions)
-    wide = np.zeros(len(state.weights), dtype=bool)
-    if family.covariance_type not in (FULL, TIED):
-        wide = spreads(family, sample, state) > EDGE_FACTOR
-    usual = not _unusual(axes_to_split(family, sample, state, fractions), wide, family.width)
+    usual = not _unusual(family, sample, state, fractions)
     return usual and not family.collapsed(state, sample.weight).any()
 
 
@@ -209,13 +202,19 @@ def _judged(width: int) -> int:
     return 2 * (width + 1)
 
 
-def _unusual(found: list[tuple[float, int, Any]], wide: Any, width: int) -> list[tuple[int, Any]]:
+def _unusual(
+    family: GaussianFamily, sample: Points, state: MixtureState, fractions: Any
+) -> list[tuple[int, Any]]:
     """Components and axes by decreasing statistic, as far as it is not that of normal rows.
 
-    And those of components that are `wide` (k,), wider than their variances. Along a given axis
-    the statistic is chi squared with 2 degrees of freedom; the choice of one among d adds d - 1.
+    And those of components that are wider than their variances. Along a given axis the statistic
+    is chi squared with 2 degrees of freedom; the choice of one among d adds d - 1.
     """
-    largest = float(chdtri(width + 1, _LEVEL))
+    found = axes_to_split(family, sample, state, fractions)
+    wide = np.zeros(len(state.weights), dtype=bool)
+    if family.covariance_type not in (FULL, TIED):
+        wide = spreads(family, sample, state) > EDGE_FACTOR
+    largest = float(chdtri(family.width + 1, _LEVEL))
     kept = sorted((f for f in found if f[0] > largest or wide[f[1]]), key=lambda f: -f[0])
     return [(j, axis) for _, j, axis in kept]
 

@@ -81,7 +81,7 @@ def _controls(page: TopicPage) -> list[Markup | None]:
     topics = page.topics
     sortings = [("fraction", "size")]
     if any(topic.trust or topic.split_half_distance is not None for topic in topics):
-        sortings.append(("trust", "trust"))
+        sortings.append(("trust", "stability"))
     if any(topic.coherence is not None for topic in topics):
         sortings.append(("coherence", "coherence"))
     sortings.append(("number", "number"))

@@ -81,7 +81,7 @@ def model_report(
         ("overview", "Overview", _overview(model, heading)),
         ("found", "Found", _found(rows_of(model, known, data, width=140))),
         ("picture", "Picture", _picture(model, data, names)),
-        ("certificate", "Trust", _trust(model)),
+        ("certificate", "Certificate", _trust(model)),
         ("choice", "How many", _choice(model)),
         ("reproduce", "Reproduce", reproducing(reproduction or _reproduction(model))),
     ]

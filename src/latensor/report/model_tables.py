@@ -28,8 +28,13 @@ def number(value: Any) -> str:
 
 
 def leading(values: Any, names: Sequence[str], count: int = _FEATURES) -> str:
-    """The names at the entries of largest magnitude, with these entries."""
-    chosen = np.argsort(-np.abs(values), kind="stable")[:count]
+    """The names at the entries of largest magnitude, with these entries.
+
+    Those of less than a thousandth of the largest have none of the digits that are shown.
+    """
+    sizes = np.abs(values)
+    chosen = np.argsort(-sizes, kind="stable")[:count]
+    chosen = chosen[~(sizes[chosen] < np.max(sizes, initial=0.0) / 1000)]
     return ", ".join(f"{names[i]}: {values[i]:.3g}" for i in chosen)
 
 
@@ -60,14 +65,24 @@ def mixture_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> R
     within = np.broadcast_to(model.weights_ @ variances, means.shape[1:])
     named = _numbered(names, means.shape[1])
     room = _room(width, 34 if spherical else 22)
-    chosen = np.sort(_telling(means, within)[:room])
     head = ["component", "weight", *(["standard deviation"] if spherical else [])]
-    head += [f"mean {named[i]}" for i in chosen]
     rows = []
     for j, weight in enumerate(model.weights_):
         deviation = [number(np.sqrt(variances[j, 0]))] if spherical else []
-        rows.append([str(j), number(weight), *deviation, *(number(means[j, i]) for i in chosen)])
-    return head, rows
+        rows.append([str(j), number(weight), *deviation])
+    return _with_means(head, rows, means, within, named, room)
+
+
+def _with_means(
+    head: list[str], rows: list[list[str]], means: Any, within: Any, names: Names, room: int
+) -> Rows:
+    """A table with the means of the features that differ most, and how many others there are."""
+    count = means.shape[1] if means.shape[1] <= room else max(room - 1, 1)
+    chosen = np.sort(_telling(means, within)[:count])
+    others = means.shape[1] - len(chosen)
+    head = [*head, *(f"mean {names[i]}" for i in chosen), *([f"{others} more"] if others else [])]
+    shown = [[*map(number, mean[chosen]), *(["..."] if others else [])] for mean in means]
+    return head, [[*row, *more] for row, more in zip(rows, shown, strict=True)]
 
 
 def cause_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
@@ -141,11 +156,7 @@ def chain_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Row
     means = np.asarray(model.means_)
     within = np.einsum("jaa->ja", np.asarray(model.covars_)).mean(axis=0)
     named = _numbered(names, means.shape[1])
-    chosen = np.sort(_telling(means, within)[: _room(width, 44)])
-    head += [f"mean {named[i]}" for i in chosen]
-    for row, mean in zip(rows, means, strict=True):
-        row += [number(mean[i]) for i in chosen]
-    return head, rows
+    return _with_means(head, rows, means, within, named, _room(width, 44))
 
 
 def _long_run(transmat: Any) -> Any:

@@ -37,7 +37,7 @@ def topic_report(page: TopicPage) -> str:
         ("map", "Map", _map(page)),
         ("topics", "Topics", cards(page)),
         *trends(page),
-        ("certificate", "Trust", certificate(page)),
+        ("certificate", "Certificate", certificate(page)),
         ("evidence", "Evidence", evidence(page)),
         ("reproduce", "Reproduce", reproducing(page.reproduction)),
     ]

@@ -190,17 +190,11 @@ def _read_plain(block: Block) -> _Entries | None:
         plain = plain.replace(b"\r\n", b"\n").replace(b"\t", b" ")
     if not plain.endswith(b"\n"):
         plain += b"\n"
-    text = np.frombuffer(plain, np.uint8)
-    numbers = whole_numbers(text)
-    if numbers is None or len(numbers.values) % 3:
+    numbers = whole_numbers(plain)
+    if numbers is None or len(numbers[0]) % 3:
         return None
-    values, starts, ends = numbers
-    tight = starts[0] == 0 and ends[-1] == len(text) - 1 and (starts[1:] == ends[:-1] + 1).all()
-    if not tight:
-        return None
-    between = text[ends]
-    shape = between.reshape(-1, 3) == np.frombuffer(b"  \n", np.uint8)
-    if not shape.all():
+    values, after = numbers
+    if (after.reshape(-1, 3) != np.frombuffer(b"  \n", np.uint8)).any():
         return None
     rows = values.reshape(-1, 3)
     return _Entries(

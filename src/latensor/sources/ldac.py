@@ -138,15 +138,10 @@ def _read_plain(block: Block) -> _Rows | None:
     if b" \n" in plain or b"\r" in plain or b"\t" in plain:
         plain = _TRAILING.sub(b"\n", plain)
     plain = plain.rstrip() + b"\n"
-    text = np.frombuffer(plain, np.uint8)
-    numbers = whole_numbers(text)
+    numbers = whole_numbers(plain)
     if numbers is None:
         return None
-    values, starts, ends = numbers
-    tight = starts[0] == 0 and ends[-1] == len(text) - 1 and (starts[1:] == ends[:-1] + 1).all()
-    if not tight:
-        return None
-    after = text[ends]
+    values, after = numbers
     last = np.flatnonzero(after == ord("\n"))
     first = np.concatenate([[0], last[:-1] + 1])
     lengths = values[first]

@@ -22,7 +22,7 @@ _ZSTANDARD = b"\x28\xb5\x2f\xfd"
 _FOREIGN = {
     b"BZh": "compressed by bzip2: give it plain or compressed by gzip",
     b"\xfd7zXZ": "compressed by xz: give it plain or compressed by gzip",
-    b"PK\x03\x04": "a zip archive: unpack it first",
+    b"PK\x03\x04": "a zip archive, as .docx and .npz are: give the text in it",
     b"\xff\xfe": "UTF-16 text: save it as UTF-8",
     b"\xfe\xff": "UTF-16 text: save it as UTF-8",
     b"%PDF": "a PDF document: give its text",

@@ -470,3 +470,21 @@ def test_symbols_that_do_not_occur_show_no_dependence(n_components):
     made = make_hmm(5000, 3, n_components, stay=0.8, concentration=0.3, random_state=0)
     model = CategoricalHMM(n_components, n_features=6, random_state=0).fit(2 * made.X)
     assert model.certificate_.dependence < 0.02
+
+
+@pytest.mark.parametrize("lengths", [[3], [1, 2], [1, 1, 1]])
+def test_many_kinds_of_symbols_that_tell_nothing_of_each_other_are_fitted(lengths):
+    # Tables of so many symbols are decomposed by a method that takes none that is zero.
+    model = CategoricalHMM(2, n_features=900, random_state=0).fit([0, 899, 450], lengths)
+    assert np.isfinite(model.score([0, 899, 450], lengths))
+    assert model.certificate_.verdict != "stable"
+
+
+def test_starts_under_which_rows_are_impossible_leave_no_warning(recwarn):
+    model = GaussianHMM(3, "spherical", min_covar=0.0, init_params="m", params="tm", random_state=0)
+    model.startprob_, model.covariances_ = np.eye(3)[0], np.full(3, 1e-8)
+    model.transmat_ = np.array([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.0, 0.0, 1.0]])
+    rows = np.random.default_rng(0).normal(size=(8, 5))
+    rows[0] = 1e9
+    model.fit(rows)
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -10,8 +10,6 @@ from latensor.models.ica.scores import (
     functions,
 )
 
-INDEPENDENT = np.ones(1)
-
 
 def draws(kind, n, seed=0, noise=0.0):
     rng = np.random.default_rng(seed)
@@ -27,7 +25,7 @@ def draws(kind, n, seed=0, noise=0.0):
 
 
 def score_of(values, weights=None):
-    return estimate_scores(counted(values, weights), INDEPENDENT)
+    return estimate_scores(counted(values, weights))
 
 
 def test_cells_hold_what_lies_between_their_edges():
@@ -88,13 +86,6 @@ def test_the_score_of_a_gaussian_is_a_straight_line():
     assert np.abs(score(points)[0] - points).max() < 0.1
     assert np.abs(score.bend).max() < 0.1
     assert np.abs(score.second_bend).max() < 0.2
-
-
-def test_dependent_samples_bend_it_less():
-    values = draws("laplace", 3000)
-    free = estimate_scores(counted(values, None), np.array([1.0])).slopes
-    held = estimate_scores(counted(values, None), np.array([50.0])).slopes
-    assert np.abs(np.diff(held)).sum() <= np.abs(np.diff(free)).sum()
 
 
 @pytest.mark.parametrize("n", [2, 5, 40])

@@ -81,6 +81,10 @@ def test_bad_input():
         lt.CPPLS(1).fit(X, Y).predict(X.transpose(0, 2, 1))
     with pytest.raises(lt.InvalidInputError, match="n_components"):
         lt.CPPLS(0).fit(X, Y)
+    with pytest.raises(lt.InvalidInputError, match=r"n_components=11 exceeds .* 10 samples of 48"):
+        lt.CPPLS(11).fit(X, Y)
+    with pytest.raises(lt.InvalidInputError, match=r"n_components=7 exceeds .* 10 samples of 6"):
+        lt.CPPLS(7).fit([(X[:4, 0], Y[:4]), (X[4:, 0], Y[4:])])
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])

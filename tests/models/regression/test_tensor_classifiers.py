@@ -128,6 +128,7 @@ def test_sparse_weighted_saved(tmp_path):
         ({"y": None}, "y"),
         ({"rank": 9}, "exceeds"),
         ({"shape": 3}, "shape"),
+        ({"rank": "auto", "X": np.eye(8).reshape(8, 4, 2), "y": np.arange(8) % 2}, "got 8"),
     ],
 )
 def test_bad_input(change, match):

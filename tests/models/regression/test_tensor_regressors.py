@@ -437,6 +437,13 @@ def test_without_noise_errors_within_the_tolerance_of_the_fit_are_equal():
 
 
 @pytest.mark.parametrize("model", [lt.CPRegressor(1), lt.TuckerRegressor((1, 1)), lt.CPPLS(1)])
+def test_weights_that_overflow_the_dtype_of_x_are_refused(model):
+    X = np.random.default_rng(0).standard_normal((30, 4, 3)).astype(np.float32)
+    with pytest.raises(lt.InvalidInputError, match="overflow float32, the dtype of X"):
+        model.fit(X, 1e100 * X[:, 0, 0].astype(float))
+
+
+@pytest.mark.parametrize("model", [lt.CPRegressor(1), lt.TuckerRegressor((1, 1)), lt.CPPLS(1)])
 def test_no_samples(model):
     with pytest.raises(lt.InvalidInputError, match="0 sample"):
         model.fit(np.ones((0, 4, 3)), np.ones(0))
@@ -449,6 +456,7 @@ def test_weights_of_noise_are_not_called_stable():
         X, y = rng.standard_normal((300, 8, 8)), rng.standard_normal(300)
         verdicts.append(lt.CPRegressor(1).fit(X, y).certificate_.verdict)
     assert verdicts.count("stable") == 0
+    assert lt.CPRegressor(1).fit(X, np.full(len(X), 3.0)).certificate_.verdict == "unstable"
     assert verdicts.count("unstable") >= 8
     weights = np.outer(rng.standard_normal(8), rng.standard_normal(8))
     signal = np.tensordot(X, weights, 2)

@@ -62,3 +62,23 @@ def test_weights_choose_the_documents():
     found = lt.LatentDirichletAllocation("auto", random_state=0)
     found.fit(counts.counts, sample_weight=weights)
     assert found.n_components_ == 4
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_given_several_times_are_not_found_again_in_the_other_half(seed):
+    rng = np.random.default_rng(seed)
+    words = rng.dirichlet(np.full(150, 0.3))
+    once = rng.multinomial(60, words, 40)
+    model = lt.LatentDirichletAllocation("auto", random_state=seed, n_jobs=1)
+    assert model.fit(np.repeat(once, 20, axis=0)).n_components_ == 1
+
+
+@pytest.mark.parametrize("cls", MODELS)
+def test_documents_of_one_word_have_one_topic_and_no_certificate(cls):
+    rng = np.random.default_rng(0)
+    counts = np.zeros((500, 30))
+    counts[np.arange(500), rng.integers(0, 30, 500)] = 1
+    model = cls("auto", random_state=0, n_jobs=1).fit(counts)
+    assert model.n_components_ == 1
+    with pytest.raises(AttributeError, match="tell nothing of each other"):
+        _ = model.certificate_

@@ -14,8 +14,9 @@ _FIRM, _DOUBTFUL = 2.0, 1.0
 # states: above, components are rarely right.
 _FITS, _MISFITS = 0.15, 0.3
 _CONDITION = 100.0
-# Standard errors by which states must predict rows better than if two were one.
-_ERRORS = 2.0
+# Standard errors by which states must predict rows better than if two were one, and a chain better
+# than the mixture of its states.
+ERRORS = 2.0
 # Models whose likelihoods per row differ by less are equally good.
 _SAME = 0.002
 
@@ -63,7 +64,7 @@ class HMMCertificate(Findings):
     dependence: float = float("nan")
     rows_alone: float = float("nan")
     in_halves: int = 0
-    _inferred: ClassVar[frozenset[str]] = frozenset({"noise", "fit", "conditioning", "starts"})
+    _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})
 
     @property
     def headline(self) -> str:
@@ -73,7 +74,7 @@ class HMMCertificate(Findings):
         data = f"{self.n_rows:,} rows in {self.n_sequences:,} {sequences}"
         return f"{self.n_components} {states} of {data}"
 
-    @finding("noise")
+    @finding("Noise")
     def _noise(self) -> Said:
         if self.n_components == 1:
             return GOOD, "One state needs no direction."
@@ -90,7 +91,7 @@ class HMMCertificate(Findings):
             level = CAUTION
         return level, f"The weakest direction is {value:.2g} times its noise: {tail}."
 
-    @finding("fit")
+    @finding("Fit")
     def _fit(self) -> Said | None:
         fraction = self.off_diagonal
         if fraction != fraction:  # NaN: there was no third moment to explain
@@ -103,9 +104,9 @@ class HMMCertificate(Findings):
             CAUTION: "noise, or neighbours that depend on each other beyond the states",
             BAD: "the moments do not show these states",
         }[level]
-        return level, f"{fraction:.1%} of the third moment is left unexplained: {tail}."
+        return level, f"{100 * fraction:.1f} % of the third moment is left unexplained: {tail}."
 
-    @finding("dependence")
+    @finding("Dependence")
     def _dependence(self) -> Said | None:
         value = self.dependence
         if value != value:
@@ -116,17 +117,17 @@ class HMMCertificate(Findings):
             f"A row is correlated by {value:.2g} with the one before beyond what the states "
             "predict: drift, repeated rows or too few states."
         )
-        if self.in_halves and self.rows_alone >= _ERRORS:
+        if self.in_halves and self.rows_alone >= ERRORS:
             return GOOD, (
                 f"{text} The states are more than a summary of that: rows of other sequences tell "
                 f"all apart without their order (by {self.rows_alone:.3g} standard errors)."
             )
         text += " The states are a summary of that, not what made the sequences"
-        if self.rows_alone < _ERRORS:
+        if self.rows_alone < ERRORS:
             text += ": rows of other sequences do not tell all of them apart without their order"
         return CAUTION, f"{text}."
 
-    @finding("conditioning")
+    @finding("Conditioning")
     def _conditioning(self) -> Said | None:
         if self.condition != self.condition or self.n_components == 1:
             return None
@@ -137,7 +138,7 @@ class HMMCertificate(Findings):
             f"{tail}."
         )
 
-    @finding("starts")
+    @finding("Starts")
     def _starts(self) -> Said | None:
         if len(self.trials) < 2:
             return None
@@ -152,7 +153,7 @@ class HMMCertificate(Findings):
             )
         return GOOD, f"Of the starts these ended highest: {listing}."
 
-    @finding("convergence")
+    @finding("Convergence")
     def _convergence(self) -> Said | None:
         if self.converged is None:
             return None
@@ -160,7 +161,7 @@ class HMMCertificate(Findings):
             return GOOD, f"EM converged after {self.n_iter} passes."
         return CAUTION, f"EM had not converged after {self.n_iter} passes: raise max_iter."
 
-    @finding("constant columns")
+    @finding("Constant columns")
     def _constant(self) -> Said | None:
         if not self.constant_features:
             return None

@@ -29,7 +29,12 @@ from latensor.moments.batch import Batch
 from latensor.moments.sequences import PointSums
 from latensor.moments.sums import Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.families.covariances import COVARIANCE_TYPES, as_matrices, shape_of
+from latensor.refinement.families.covariances import (
+    COVARIANCE_TYPES,
+    as_matrices,
+    cholesky,
+    shape_of,
+)
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.refinement.hmm import GaussianEmission, HiddenChain
@@ -134,7 +139,7 @@ class PointModel(ChainModel):
         self, frame: Frame, state: HiddenChain, like: Batch, rng: np.random.Generator
     ) -> Batch:
         states = draw_states(rng, state.startprob, state.transmat, like.rows.lengths)
-        factors = np.linalg.cholesky(state.emission.matrices())
+        factors = cholesky(state.emission.matrices())
         points = draw_points(rng, state.emission.means, factors, states)
         return Batch((replace(like.rows, rows=points),), like.weights, like.keys)
 
@@ -300,7 +305,7 @@ class GaussianHMM(HiddenMarkovEstimator):
         self.covariances_ = found
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
-        return draw_points(rng, np.asarray(self.means_), np.linalg.cholesky(self.covars_), states)
+        return draw_points(rng, np.asarray(self.means_), cholesky(self.covars_), states)
 
     def to_hmmlearn(self) -> Any:
         """A fitted `hmmlearn.hmm.GaussianHMM` with these parameters; needs hmmlearn."""

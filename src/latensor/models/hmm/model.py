@@ -18,6 +18,7 @@ from latensor.estimation.model import Start as Begun
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.hmm.certificate import ERRORS
 from latensor.models.hmm.moment_starts import MomentStart, moment_starts
 from latensor.models.hmm.sequence_input import merged_equal
 from latensor.models.hmm.subspace import find_subspace
@@ -47,8 +48,6 @@ _EDGE = 1.0
 _BLOCKS = 20
 # What rows of whole sequences say about the states without their order, among the tests.
 ROWS_ALONE = "states over joined ones in rows without order, standard errors"
-# Standard errors by which a chain must predict better than the mixture of its states.
-_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class ChainModel(Model[HiddenChain]):
         tests = {"chain over mixture, standard errors": ahead}
         if len(units) == len(sequences) and np.isfinite(alone):
             tests[ROWS_ALONE] = alone
-        if ahead >= _ERRORS:
+        if ahead >= ERRORS:
             return replace(found, tests=tests)
         reason = (
             f"the order of rows tells nothing: a mixture of {found.n_components} predicts as well "

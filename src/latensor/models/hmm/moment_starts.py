@@ -8,10 +8,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from latensor.estimation.homogeneous import project_to_simplex
 from latensor.models.hmm.read_off import (
     HiddenStates,
     pair_likelihood,
-    project_to_simplex,
     read_chain,
     read_states,
 )

@@ -7,7 +7,6 @@ weights w_j = v_j[0]^2 sum to one by themselves and k states need k - 1 directio
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,12 +15,15 @@ import scipy.sparse
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.datasets.sequences import stationary_distribution
-from latensor.estimation.homogeneous import read_homogeneous
+from latensor.estimation.homogeneous import (
+    LEAST_EIGENVALUE,
+    LEAST_SINGULAR,
+    inverse_above,
+    read_homogeneous,
+    symmetrized,
+)
 from latensor.moments.sequences import DECAYS, Pairs, Windows
 
-# Singular values of the cross moments and eigenvalues of the second moment are kept above these
-# fractions of their largest, or above the noise where that is smaller.
-_LEAST_SINGULAR, _LEAST_EIGENVALUE = 1e-3, 3e-3
 _ROUNDS = 100
 
 
@@ -77,13 +79,15 @@ def read_states(
         future_axes = _leading(np.hstack([future.T @ present, between.T]), rank)
         present_past = present.T @ past @ past_axes
         present_future = present.T @ future @ future_axes
-        inverse, condition = _inverse(past_axes.T @ between @ future_axes, noise)
+        inverse, condition = inverse_above(
+            past_axes.T @ between @ future_axes, LEAST_SINGULAR, noise
+        )
         # inverse is (E past future')^-1: maps of past and future to the coordinates of the present.
         from_past, from_future = present_future @ inverse, present_past @ inverse.T
         second = from_future @ present_future.T
         values, vectors = np.linalg.eigh((second + second.T) / 2)
         magnitudes = np.abs(values)
-        least = min(_LEAST_EIGENVALUE * magnitudes.max(), noise)
+        least = min(LEAST_EIGENVALUE * magnitudes.max(), noise)
         whitener = vectors / np.sqrt(np.maximum(magnitudes, max(least, 1e-300)))
         past_map = past_axes @ from_past.T @ whitener
         future_map = future_axes @ from_future.T @ whitener
@@ -121,14 +125,6 @@ def _leading(matrix: Any, rank: int) -> Any:
     return np.linalg.svd(matrix, full_matrices=False)[0][:, :rank]
 
 
-def _inverse(matrix: Any, noise: float) -> tuple[Any, float]:
-    """The inverse of (r, r) past-future moments, transposed back to front, and their condition."""
-    left, values, right = np.linalg.svd(matrix)
-    condition = float(values[0] / values[-1]) if values[-1] > 0 else np.inf
-    least = max(min(_LEAST_SINGULAR * values[0], noise), 1e-14 * values[0], 1e-300)
-    return (right.T / np.maximum(values, least)) @ left.T, condition
-
-
 def _third_moment(
     sums: Windows, past_map: Any, future_map: Any, present: Any, past_mean: Any, future_mean: Any
 ) -> Any:
@@ -139,18 +135,7 @@ def _third_moment(
     triple -= before[:, None] * (sums.future @ future_map)[:, None, :]
     triple += sums.counts[:, None, None] * np.outer(before, after)
     third = np.tensordot(present, triple, (0, 0)) / sums.weight
-    orders = list(itertools.permutations(range(3)))
-    return sum(third.transpose(order) for order in orders) / len(orders)
-
-
-def project_to_simplex(rows: Any) -> Any:
-    """The nearest probabilities (k, d) to rows that sum to about one, by sorting."""
-    ordered = -np.sort(-rows, axis=1)
-    excess = (np.cumsum(ordered, axis=1) - 1) / np.arange(1, rows.shape[1] + 1)
-    count = (ordered > excess).sum(axis=1)
-    shift = excess[np.arange(len(rows)), count - 1]
-    found = np.maximum(rows - shift[:, None], 0.0)
-    return found / found.sum(axis=1, keepdims=True)
+    return symmetrized(third)
 
 
 def read_chain(pairs: Pairs, emissions: Any) -> tuple[Any, Any]:

@@ -9,6 +9,7 @@ from scipy.linalg import solve_triangular
 from scipy.special import logsumexp
 
 from latensor.arrays import Array
+from latensor.refinement.families.covariances import cholesky
 
 
 def gains_over_joined(
@@ -55,7 +56,7 @@ def gains_over_joined(
 
 
 def _log_density(rows: Array, mean: Array, covariance: Array) -> Array:
-    root = np.linalg.cholesky(covariance)
+    root = cholesky(covariance)
     white = solve_triangular(root, (rows - mean).T, lower=True)
     constant = np.log(np.diag(root)).sum() + len(mean) * np.log(2 * np.pi) / 2
     return np.asarray(-(white**2).sum(axis=0) / 2 - constant)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -125,15 +126,24 @@ def _singular_values(table: _Table, count: int) -> Any:
         return np.zeros(0)
     if d <= _DENSE:
         return np.linalg.svd(table.dense(), compute_uv=False)[:count]
+
+    def product(v: Any) -> Any:
+        return table.transposed_times(table.times(v))
+
+    return np.sqrt(np.maximum(_eigenpairs(product, d, count, 1e-6)[0], 0.0))
+
+
+def _eigenpairs(product: Callable[[Any], Any], d: int, count: int, tol: float) -> tuple[Any, Any]:
+    """Of a symmetric map of columns (d, 1) the largest eigenvalues (r,) and vectors (d, r)."""
+    start = np.random.default_rng(0).standard_normal(d)
+    if not product(start[:, None]).any():
+        # No pairs, or independent ones: ARPACK takes no map that is zero.
+        return np.zeros(count), np.eye(d, count)
     operator = scipy.sparse.linalg.LinearOperator(
-        (d, d),
-        matvec=lambda v: table.transposed_times(table.times(v.reshape(-1, 1))).ravel(),
-        dtype=np.float64,
+        (d, d), matvec=lambda v: product(v.reshape(-1, 1)).ravel(), dtype=np.float64
     )
-    values = scipy.sparse.linalg.eigsh(
-        operator, k=count, v0=np.ones(d), return_eigenvectors=False, tol=1e-6
-    )
-    return np.sqrt(np.maximum(np.sort(values)[::-1], 0.0))
+    values, vectors = scipy.sparse.linalg.eigsh(operator, k=count, v0=start, tol=tol)
+    return values[::-1], vectors[:, ::-1]
 
 
 def _leading(tables: list[_Table], d: int, rank: int) -> Any:
@@ -147,14 +157,9 @@ def _leading(tables: list[_Table], d: int, rank: int) -> Any:
     else:
 
         def product(v: Any) -> Any:
-            column = v.reshape(-1, 1)
-            return sum(
-                t.times(t.transposed_times(column)) + t.transposed_times(t.times(column))
-                for t in tables
-            ).ravel()
+            both = (t.times(t.transposed_times(v)) + t.transposed_times(t.times(v)) for t in tables)
+            return sum(both)
 
-        operator = scipy.sparse.linalg.LinearOperator((d, d), matvec=product, dtype=np.float64)
-        found = scipy.sparse.linalg.eigsh(operator, k=rank, v0=np.ones(d), tol=1e-8)
-        vectors = found[1][:, np.argsort(found[0])[::-1]]
+        vectors = _eigenpairs(product, d, rank, 1e-8)[1]
     largest = np.argmax(np.abs(vectors), axis=0)
     return vectors * np.where(vectors[largest, np.arange(rank)] < 0, -1.0, 1.0)

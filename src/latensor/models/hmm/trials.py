@@ -184,6 +184,8 @@ def promise(history: Sequence[float], ahead: float = _AHEAD) -> float:
     The highest after few passes are often those that have stopped to rise.
     """
     reached = np.maximum.accumulate(history)
+    if np.isinf(reached[-1]):
+        return float(reached[-1])  # impossible rows: a start with zeros that are meant
     lately = reached[-1] - reached[max(len(reached) - 1 - _LATELY, 0)]
     return float(reached[-1] + ahead * lately)
 

@@ -6,14 +6,18 @@ correlation above 1/2) and where neither is Gaussian on the half that the other 
 unmixing looks for what is not Gaussian, and finds some in any sample it may choose from. With the
 central moments m_q of n samples and autocovariances g(t) (Lobato and Velasco 2004),
 
-    G = n m_3^2 / (6 sum_t g(t)^3) + n (m_4 - 3 m_2^2)^2 / (24 sum_t g(t)^4)
+    G = n m_3^2 / (6 sum_t g(t)^3) + z^2,   z = f(m_4 / m_2^2, n / sum_t g(t)^4),
 
 is chi-squared with 2 degrees of freedom for a Gaussian process, and the sum of both halves with 4.
+The root of Anscombe and Glynn (1983), f, makes the kurtosis of so many samples normal.
 That is a process whose autocovariances vanish with time. A source that repeats itself throughout
 the samples, as a sine does, is none, whatever G says.
 
 Independent sources of any variances, one in every sensor, have the covariance of noise. So what is
 taken for noise must be Gaussian: otherwise samples are unmixed along all directions.
+
+A single gross error is in both halves' estimates, since all rows are compared. So rows where
+Gaussian ones never are do not count, as long as they are fewer than a source needs.
 """
 
 from __future__ import annotations
@@ -23,16 +27,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy
-from scipy.special import chdtrc
+from scipy.special import chdtrc, chdtri
 
 from latensor.arrays import Array, one_blas_thread
-from latensor.estimation.halves import UNITS
+from latensor.estimation.halves import UNITS, UNITS_A_COMPONENT
 from latensor.estimation.learn import learn
 from latensor.estimation.model import Effort
 from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
-from latensor.models.ica.signal_space import Spectrum, signal_space
+from latensor.models.ica.signal_space import Spectrum, signal_space, spectrum
 from latensor.moments.batch import Batch
 from latensor.moments.fourth import MOST_DIRECTIONS
 from latensor.moments.row_sums import CovarianceSums, centre_of
@@ -46,10 +50,9 @@ if TYPE_CHECKING:
 # Blocks of samples in time, every other one in the same half.
 _BLOCKS = 20
 # How often any of Gaussian sources is taken for another one.
-_LEVEL = 0.05
-# What is further from Gaussian is no noise. G has longer tails than chi-squared: along five
-# directions 3 of 1,500 sets of 500 Gaussian rows were, and none of 2,000 sets of 5,000 and 10,000.
-_NOT_NOISE = 1e-6
+_LEVEL = 1e-3
+# The approximation of the kurtosis of Gaussian samples is one of so many and more.
+_FEWEST = 20.0
 # The squared correlation above which two estimates are more alike than not.
 _ALIKE = 0.5
 # A source repeats itself where its correlation with itself, a lag between these fractions of the
@@ -136,8 +139,7 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
             f"{model.n_features} features, X has {len(units)}: give X.T if its columns are the "
             "samples, or say n_components"
         )
-    inside = run.on(units)
-    known = inside.fold("number of sources", CovarianceSums(centre_of(units))).finalize()
+    units, known = _ordinary(run, units)
     seen = model.spectrum(known)
     count = model.count(known, seen)
     if count < seen.rank and not _rest_is_gaussian(units, known, seen, count):
@@ -166,6 +168,33 @@ def choose_sources(run: Run, model: ICAModel, effort: Effort) -> SourceCount:
     return _counted(unmixing, values, alike, again)
 
 
+def _ordinary(run: Run, units: Batch) -> tuple[Batch, Covariance]:
+    """Samples without a few that are where no Gaussian ones are, and the covariance of the rest.
+
+    Where these are more than a source needs they tell of one, and all samples stay.
+    """
+
+    def covariance(part: Batch) -> Covariance:
+        start = CovarianceSums(centre_of(part))
+        return run.on(part).fold("number of sources", start).finalize()
+
+    whole = known = covariance(units)
+    kept = units
+    while len(kept) > known.covariance.shape[0]:
+        seen = spectrum(known.covariance)
+        with one_blas_thread():
+            scores = (kept.rows - known.mean) @ seen.vectors[:, : seen.rank]
+        distances = (scores**2 / seen.values[: seen.rank]).sum(axis=1)
+        far = distances > chdtri(seen.rank, _LEVEL / len(kept))
+        if not far.any():
+            return kept, known
+        kept = kept.take(np.flatnonzero(~far))
+        if units.weight - kept.weight > 2 * UNITS_A_COMPONENT * units.weights.mean():
+            break
+        known = covariance(kept)
+    return units, whole
+
+
 def _rest_is_gaussian(units: Batch, known: Covariance, seen: Spectrum, count: int) -> bool:
     """Whether samples are Gaussian along the directions that hold noise alone.
 
@@ -178,7 +207,7 @@ def _rest_is_gaussian(units: Batch, known: Covariance, seen: Spectrum, count: in
     with one_blas_thread():
         free = np.linalg.qr(space.lift / scale[:, None], mode="complete")[0][:, count:]
         rest = (np.asarray(units.rows, dtype=np.float64) - known.mean) @ (free / scale[:, None])
-    return float(chdtrc(2 * rest.shape[1], _statistic(rest, units).sum())) > _NOT_NOISE
+    return float(chdtrc(2 * rest.shape[1], _statistic(rest, units).sum())) > _LEVEL
 
 
 def _repeats(series: Array) -> bool:
@@ -256,5 +285,18 @@ def _statistic(series: Array, part: Batch) -> Array:
     lags = np.fft.irfft(power, length, axis=0)[: len(series)] / len(series)
     lags = lags[1:] / np.maximum(lags[0], np.finfo(float).tiny)
     cubes, squares = (1 + 2 * (lags**q).sum(axis=0) for q in (3, 4))
-    skewed = third**2 / (6 * np.maximum(cubes, 1.0))
-    return np.asarray(part.weight * (skewed + (fourth - 3) ** 2 / (24 * squares)))
+    skewed = part.weight * third**2 / (6 * np.maximum(cubes, 1.0))
+    return np.asarray(skewed + _normal_kurtosis(fourth, part.weight / squares) ** 2)
+
+
+def _normal_kurtosis(kurtosis: Array, size: Array) -> Array:
+    """Kurtoses of so many Gaussian samples as standard normal numbers (Anscombe, Glynn 1983)."""
+    n = np.maximum(size, _FEWEST)
+    variance = 24 * n * (n - 2) * (n - 3) / ((n + 1) ** 2 * (n + 3) * (n + 5))
+    excess = (kurtosis - 3 * (n - 1) / (n + 1)) / np.sqrt(variance)
+    skewness = 6 * (n**2 - 5 * n + 2) / ((n + 7) * (n + 9))
+    skewness = skewness * np.sqrt(6 * (n + 3) * (n + 5) / (n * (n - 2) * (n - 3)))
+    freedom = 6 + 8 / skewness * (2 / skewness + np.sqrt(1 + 4 / skewness**2))
+    ratio = 1 + excess * np.sqrt(2 / (freedom - 4))
+    root = np.cbrt((1 - 2 / freedom) / np.where(ratio == 0, np.finfo(float).tiny, ratio))
+    return np.asarray((1 - 2 / (9 * freedom) - root) / np.sqrt(2 / (9 * freedom)))

@@ -11,6 +11,7 @@ import numpy as np
 import scipy
 
 from latensor.arrays import Array, one_blas_thread
+from latensor.diagnostics.serial_dependence import MOST_ROWS, serial_dependence
 from latensor.estimation.base import component_order
 from latensor.estimation.directions import matched_directions
 from latensor.estimation.model import Answer, Effort, Frame, Model
@@ -18,7 +19,6 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError, RankDeficientError
 from latensor.models.ica.count import SourceCount, choose_sources
-from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.read_off import Unmixing, read_off, read_off_of_kind
 from latensor.models.ica.refinement import Refiner
 from latensor.models.ica.signal_space import Spectrum, count_sources, signal_space, spectrum

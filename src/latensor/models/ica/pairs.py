@@ -38,6 +38,9 @@ _RIDGE = 1e-5
 # Correlations of the noise are taken for this many times as variable as the pairs show: some pairs
 # have more than others.
 _UNEVEN = 4.0
+# Squares that vary by less than a tenth of those of a Gaussian source say nothing of energies:
+# those of two values do not vary, but by what is left of other sources.
+_LEAST_VARIATION = 0.2
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,7 @@ def refine_pairs(
         counts = scores(CellCounts(mean, unmixing)).finalize()
         # How samples depend on each other in time would only make the functions too smooth: on
         # audio it cost 9 % of the Amari distance. It counts where noise is tested for, below.
-        tables = estimate_scores(counts, np.ones(len(counts)))
+        tables = estimate_scores(counts)
         sums = scores(PairSums(mean, unmixing, tables)).seen()
         found = _means(sums, unmixing, tables, covariance)
         known = None if noise is None else unmixing.T @ noise @ unmixing
@@ -219,7 +222,7 @@ def _means(sums: dict[str, Any], unmixing: Any, tables: ScoreTables, covariance:
     weight = float(sums["weight"])
     offset, level = sums["offsets"] / weight, sums["power"] / weight
     energy = sums["energy"] / weight - np.outer(level, level)
-    size = np.sqrt(np.maximum(np.diag(energy), np.finfo(float).tiny))
+    size = np.sqrt(np.maximum(np.diag(energy), _LEAST_VARIATION))
     second = unmixing.T @ covariance @ unmixing
     # Gaussian noise that two sources share gives their squares a covariance of 2 N_ij^2.
     energy = energy - 2 * second**2

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from latensor.arrays import Array, one_blas_thread
+from latensor.diagnostics.serial_dependence import MOST_ROWS, serial_dependence
 from latensor.estimation.model import Answer
 from latensor.estimation.run import Run
-from latensor.models.ica.dependence import MOST_ROWS, serial_dependence
 from latensor.models.ica.pairs import RefinedPairs, refine_pairs
 from latensor.models.ica.read_off import Unmixing, fitted, read_off, turned_to
 from latensor.models.ica.rotation import Refined, refine_rotation, refine_unconstrained

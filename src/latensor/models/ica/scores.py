@@ -98,17 +98,14 @@ def counted(scores: Any, weights: Any) -> Any:
     return counts.reshape(width, N_CELLS, 2)
 
 
-def estimate_scores(counts: Any, dependence: Any) -> ScoreTables:
+def estimate_scores(counts: Any) -> ScoreTables:
     """The score functions of sources of standard deviation one.
 
     Parameters
     ----------
     counts : (k, N_CELLS, 2), as `counted` gives
-    dependence : (k,), samples that tell as much as one independent one
     """
-    edge_values = np.stack(
-        [_score(halves.T / lost) for halves, lost in zip(counts, dependence, strict=True)]
-    )
+    edge_values = np.stack([_score(halves.T) for halves in counts])
     slopes = np.diff(edge_values, axis=1) * _CELLS_PER_DEVIATION
     offsets = edge_values[:, :-1] - slopes * EDGES[:-1]
     fractions = counts.sum(axis=2)

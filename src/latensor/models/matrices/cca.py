@@ -163,9 +163,12 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
             np.ascontiguousarray(part, dtype=dtype) for part in (*host[:2], *state.loadings)
         ]
         ranks = len(x_spectrum), len(y_spectrum)
-        noise = float("nan")
+        sizes = np.broadcast_to(
+            answer.evidence.get("effective size", state.weight), correlations.shape
+        )
+        noise = np.full(len(sizes), np.nan)
         if self.ridge == 0:
-            noise = largest_noise_correlation(*ranks, state.weight)
+            noise = np.array([largest_noise_correlation(*ranks, float(size)) for size in sizes])
         return {
             "x_weights_": weights_and_loadings[0],
             "y_weights_": weights_and_loadings[1],
@@ -181,8 +184,9 @@ class CCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 x_rank=ranks[0],
                 y_rank=ranks[1],
                 saturated=bool(sum(ranks) > state.weight - 1),
-                noise_correlation=noise,
+                noise_correlation=float(noise.max()),
                 n_above_noise=int((correlations > noise).sum()),
+                effective_size=float(sizes.min()),
                 n_components=len(correlations),
             ),
         }

@@ -21,9 +21,11 @@ class CCACertificate(Findings):
     each view, and `x_rank` and `y_rank` their numbers. Where `saturated`, the ranks together
     exceed the degrees of freedom of the samples: some correlations are then one whatever the
     data, and a ridge or more samples are needed. `noise_correlation` is the largest correlation
-    that two independent Gaussian views of these ranks reach in 99 of 100 samples of this size
-    (Johnstone 2008), NaN with a ridge, and `n_above_noise` the number of correlations beyond it:
-    the others may be overfitted.
+    that two independent Gaussian views of these ranks reach in 99 of 100 sets of `effective_size`
+    independent samples (Johnstone 2008), NaN with a ridge. So many would tell as much as these do
+    of the pair of which they tell least: samples with long tails, or that follow each other in
+    time, are worth less than their number. `n_above_noise` is the number of correlations beyond
+    what noise reaches in the effective size of their own pair: the others may be overfitted.
     """
 
     gap: float
@@ -35,6 +37,7 @@ class CCACertificate(Findings):
     noise_correlation: float
     n_above_noise: int
     n_components: int = 0
+    effective_size: float = float("nan")
 
     @property
     def headline(self) -> str:
@@ -55,10 +58,12 @@ class CCACertificate(Findings):
     def _noise(self) -> Said | None:
         if self.saturated or not self.noise_correlation >= 0:
             return None
+        known = self.effective_size > 0
+        sets = f"sets of {self.effective_size:.0f} independent" if known else "sets of as many"
         text = (
             f"{self.n_above_noise} of {self.n_components} correlations exceed "
             f"{self.noise_correlation:.2f}, which independent views of these sizes reach once in "
-            "a hundred samples."
+            f"a hundred {sets} samples."
         )
         if self.n_above_noise == self.n_components:
             return GOOD, text

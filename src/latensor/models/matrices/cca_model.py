@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import Array, RandomState, to_host
+from latensor.diagnostics.serial_dependence import MOST_ROWS, serial_dependence
 from latensor.estimation import host_dtype
 from latensor.estimation.directions import matched_directions
 from latensor.estimation.model import Answer, Frame, Model, Resumed
@@ -20,6 +21,7 @@ from latensor.moments import CrossCovariance, centered_operator
 from latensor.moments.batch import Kind
 from latensor.moments.batches import centered_rows, total_weight, weighted_mean
 from latensor.moments.row_sums import CrossCovarianceSums, mean_of
+from latensor.moments.score_spread import PairSpread
 from latensor.moments.sums import Folded, Joint
 from latensor.value_files import storable
 from latensor.whitening import (
@@ -93,8 +95,25 @@ class CCAModel(Model[CCAState]):
         if by_covariance and sums is not None:
             found = self._by_covariances(sums.finalize(), x, y)
             if found is not None:
-                return Answer(found, kept)
-        return Answer(self._by_samples(x, y, weights), kept)
+                return self.locally(run, frame, Answer(found, kept))
+        return self.locally(run, frame, Answer(self._by_samples(x, y, weights), kept))
+
+    def locally(self, run: Run, frame: Frame, answer: Answer[CCAState]) -> Answer[CCAState]:
+        """With how many independent Gaussian samples would tell as much of every pair.
+
+        Gaussian scores of correlation r have E u^2 v^2 = 1 + 2 r^2: more is in few samples.
+        """
+        state = answer.state
+        assert state is not None
+        parts = (*state.means, *state.found[:3])
+        *frames, correlations = (np.asarray(to_host(part), dtype=np.float64) for part in parts)
+        start = PairSpread(*frames)
+        excess = np.maximum(run.fold("pairs", start).finalize() / (1 + 2 * correlations**2), 1.0)
+        series = np.hstack(start.scores(run.head(MOST_ROWS)))
+        count = len(correlations)
+        lost = np.diag(serial_dependence(series)[:count, count:])
+        size = {"effective size": state.weight / (excess * lost)}
+        return replace(answer, evidence={**answer.evidence, **size})
 
     def _by_covariances(self, moments: CrossCovariance, x: Array, y: Array) -> CCAState | None:
         """None where covariances lose digits that dense samples have."""

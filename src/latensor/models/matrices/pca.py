@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_array, check_is_fitted
 
 from latensor.arrays import Array, RandomState, is_array, is_numpy
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
-from latensor.diagnostics.sampled_subspace import level_of, subspace_angle
+from latensor.diagnostics.sampled_subspace import level_of, measured_angle, subspace_angle
 from latensor.estimation import in_library_of, project, read_samples
 from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
@@ -32,8 +32,9 @@ class PCACertificate(Findings):
     `gap` is (v_k - v_{k+1}) / v_1 of the variances v around the last direction kept, the measure
     of how firmly the subspace is determined (Davis and Kahan): noise of size e in the covariance
     turns the subspace by an angle of about e / (gap v_1). `angle` is that of sampling, in radians,
-    if the rows are Gaussian. `condition` is v_1 / v_k, and `error` bounds what a stream of many
-    features has dropped, as a fraction of v_1 (zero: exact).
+    as the rows spread along the directions; of a stream, if they are Gaussian. `condition` is
+    v_1 / v_k, and `error` bounds what a stream of many features has dropped, as a fraction of v_1
+    (zero: exact).
     """
 
     gap: float
@@ -158,6 +159,11 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
         left_out = max(total - float(kept.sum()), 0.0)
         largest = float(kept[0]) if kept[0] > 0 else 1.0
         ratio = kept / total if total > 0 else np.zeros(found.rank)
+        sizes = (found.following, left_out, found.weight, self.n_features_in_)
+        spread = answer.evidence.get("spread")
+        angle = subspace_angle(kept, *sizes)
+        if spread is not None:
+            angle = measured_angle(np.asarray(kept, dtype=np.float64), *sizes, spread)
         return {
             "components_": np.ascontiguousarray(found.directions.T, dtype=dtype),
             "mean_": np.asarray(found.mean, dtype=dtype),
@@ -174,9 +180,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
                 error=(found.error + frame.values.get("forgotten", 0.0)) / largest,
                 n_components=found.rank,
                 explained=float(ratio.sum()),
-                angle=subspace_angle(
-                    kept, found.following, left_out, found.weight, self.n_features_in_
-                ),
+                angle=angle,
             ),
         }
 

@@ -22,6 +22,7 @@ from latensor.models.matrices.pca_spectrum import (
     spectrum_of_sketch,
 )
 from latensor.moments.row_sums import CovarianceSums, centre_of
+from latensor.moments.score_spread import DirectionSpread
 from latensor.moments.sketch import CovarianceSketchAccumulator
 from latensor.moments.sketch_sums import SketchedCovariance
 from latensor.moments.sums import Folded, Joint
@@ -82,7 +83,8 @@ class PCAModel(Model[PCAState]):
         weights = None if (units.weights == 1).all() else units.weights
         if len(units) < samples.shape[0]:
             samples = units.rows
-        return self._answer(spectrum_of_samples(samples, weights, self.random_state))
+        answer = self._answer(spectrum_of_samples(samples, weights, self.random_state))
+        return self.locally(run, frame, answer)
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         if not self._sketches:
@@ -98,6 +100,19 @@ class PCAModel(Model[PCAState]):
         return self._answer(
             spectrum_of_covariance(moments["covariance"].finalize(), self.random_state)
         )
+
+    def locally(self, run: Run, frame: Frame, answer: Answer[PCAState]) -> Answer[PCAState]:
+        """With how far rows spread along the directions, which says how firm these are."""
+        found = answer.state
+        assert found is not None
+        kept = np.asarray(found.variances[: found.rank], dtype=np.float64)
+        left_out = found.total - float(kept.sum())
+        if not (found.following > 0 and left_out > 0):
+            return answer
+        mean, directions = (np.asarray(x, dtype=np.float64) for x in (found.mean, found.directions))
+        start = DirectionSpread(mean, directions, np.sqrt(kept), left_out)
+        spread = run.fold("subspace", start).finalize()
+        return replace(answer, evidence={"spread": spread})
 
     def _answer(self, spectrum: Spectrum) -> Answer[PCAState]:
         rank, variances, directions = choose_components(

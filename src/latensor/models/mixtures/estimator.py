@@ -26,11 +26,11 @@ from latensor.moments.batch import Batch, Kind
 from latensor.refinement.families.covariances import (
     FULL,
     TIED,
-    as_diagonals,
     as_matrices,
     cholesky,
     inverse_factors,
     n_entries,
+    of_components,
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState
@@ -163,12 +163,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
         """What there is to say about an optimum of the likelihood, whatever it was started from."""
         evidence, kind, unknown = answer.evidence, self._covariance_type, float("nan")
         count, width = outer.means.shape
-        is_diagonal = kind not in (FULL, TIED)
-        shape = (
-            as_diagonals(kind, outer.covariances, width)
-            if is_diagonal
-            else as_matrices(kind, outer.covariances, count, width)
-        )
+        each = of_components(kind, outer.covariances, count, width)
         n_rows, (ahead, moved) = weight / evidence["copies"], evidence["ahead"]
         return GaussianMixtureCertificate(
             n_components=count,
@@ -177,9 +172,9 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             off_diagonal=getattr(evidence["found"], "off_diagonal", unknown),
             condition=getattr(evidence["found"], "condition", unknown),
             gap=getattr(evidence["found"], "gap", unknown),
-            separation=smallest_divergence(outer.means, shape),
+            separation=smallest_divergence(outer.means, each),
             spread=evidence.get("spread", unknown),
-            gain=n_rows * smallest_gain(outer.weights, outer.means, shape, kind),
+            gain=n_rows * smallest_gain(outer.weights, outer.means, outer.covariances, kind),
             asked=component_worth(self._n_free(count), self._n_free(count - 1), n_rows),
             ahead=ahead / np.sqrt(evidence["copies"]),
             moved=moved,

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
+from latensor.estimation.homogeneous import EXACT, HomogeneousMixture, read_homogeneous, symmetrized
 from latensor.exceptions import InvalidInputError
-from latensor.models.views.three_views import ViewMaps, symmetrized, view_maps
+from latensor.models.views.three_views import ViewMaps, view_maps
 from latensor.moments.third import ThirdMoment
 
 _PARTITIONS = 40
@@ -96,7 +96,7 @@ def maps_between(
 ) -> tuple[list[Any], ViewMaps]:
     """The maps (d, k-1) of three views given by orthonormal frames (d, d_t), and their spectrum."""
     cross = {(t, s): frames[t].T @ covariance @ frames[s] for t, s in ((0, 1), (0, 2), (1, 2))}
-    found = view_maps(cross, rank, exact=weight > 1e15)
+    found = view_maps(cross, rank, exact=weight > EXACT)
     return [frame @ each for frame, each in zip(frames, found.maps, strict=True)], found
 
 

@@ -15,20 +15,16 @@ from latensor.diagnostics.mixture_certificate import (
     MixtureCertificate,
     smallest_separation,
 )
-from latensor.estimation.base import component_order
-from latensor.estimation.halves import select_by_halves
-from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, Choice, parameter
 from latensor.estimation.run import Run
-from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
-from latensor.models.mixtures.goodness_of_fit import optimum_evidence
+from latensor.models.mixtures.mixture_model import MixtureModel
 from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, ThirdPowerSums, centre_of
-from latensor.moments.rows import RowSample
 from latensor.moments.second import Covariance, check_total_weight
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.third import WHOLE, ThirdMoment
@@ -46,7 +42,7 @@ _PASSES_TO_JUDGE = 20
 
 
 @dataclass(frozen=True)
-class GaussianMixtureModel(Model[MixtureState]):
+class GaussianMixtureModel(MixtureModel):
     """Base of the Gaussian mixtures that are read off mean, covariance and third moment.
 
     A subclass gives `basis` and `found`, the read-off, with its `state` in the features, or None
@@ -75,10 +71,6 @@ class GaussianMixtureModel(Model[MixtureState]):
     squares: ClassVar[bool] = False
     # A stream fixes its coordinates once it has seen so many rows.
     pilot_size: ClassVar[int] = 20_000
-
-    def select(self, run: Run, effort: Effort) -> Selection | None:
-        automatic = isinstance(self.n_components, str)
-        return select_by_halves(run, self, effort) if automatic else None
 
     def basis(self, known: Covariance, count: int, values: dict[str, Any]) -> Array:
         """The directions (d, r), orthonormal, along which the third moment is taken."""
@@ -141,12 +133,7 @@ class GaussianMixtureModel(Model[MixtureState]):
 
     def count(self, known: Covariance) -> int:
         """The number of components, where the samples allow it."""
-        count = int(self.n_components)
-        if count > known.count:
-            raise InvalidInputError(
-                f"n_components={count} exceeds the n_samples={known.count} given: lower "
-                "n_components or give more samples"
-            )
+        count = super().count(known)
         if count > 1 and not np.diag(known.covariance).any():
             raise InvalidInputError(
                 f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
@@ -203,13 +190,6 @@ class GaussianMixtureModel(Model[MixtureState]):
                 "samples, or, for a Gaussian mixture, leave refine at 'auto' to fit by likelihood"
             )
 
-    def family(self, frame: Frame) -> GaussianFamily | None:
-        family: GaussianFamily = frame["family"]
-        return family
-
-    def sample_size(self, frame: Frame) -> int:
-        return self.rows_in_memory(self.sample_limit, self.n_features)
-
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
         return self._searched(frame, search_, few=True)
 
@@ -217,15 +197,7 @@ class GaussianMixtureModel(Model[MixtureState]):
         self, frame: Frame, search_: Search[MixtureState], few: bool
     ) -> Start[MixtureState]:
         count, family = frame["count"], frame["family"]
-        # Equal rows become one of their weight: starts do not depend on how data are repeated.
-        distinct = RowSample(self.search_size).update(search_.sample.rows, search_.sample.weights)
-        if len(distinct.samples) < count:
-            raise InvalidInputError(
-                f"n_components={count} exceeds the {len(distinct.samples)} distinct samples of "
-                f"{distinct.count}: lower n_components or give more samples"
-            )
-        keys = np.arange(len(distinct.samples), dtype=np.uint64)
-        sample = Batch((distinct.samples,), distinct.weights, keys)
+        sample = self.distinct(search_.sample, count, self.search_size)
         points = family.prepare(sample)
         known = {} if search_.state is None else {"moments": search_.state}
         if few and known:
@@ -258,27 +230,12 @@ class GaussianMixtureModel(Model[MixtureState]):
         family: GaussianFamily = frame["family"]
         return float(spreads(family, family.prepare(sample), state).max())
 
-    def order(self, frame: Frame, state: MixtureState) -> Array:
-        outside = frame["family"].outside(state)
-        return component_order(outside.weights, outside.means)
-
-    def permuted(self, state: MixtureState, order: Array) -> MixtureState:
-        return MixtureState(state.weights[order], state.means[order], state.covariances[order])
-
-    def parameters(self, frame: Frame, state: MixtureState) -> dict[str, Array]:
-        outside = frame["family"].outside(state)
-        return {
-            "weights": outside.weights,
-            "means": outside.means,
-            "covariances": outside.covariances,
-        }
-
     def evidence(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
     ) -> dict[str, Any]:
         assert answer.state is not None
         return {
-            **optimum_evidence(self, frame["family"], frame, search_, answer),
+            **super().evidence(frame, search_, answer),
             "spread": self.widest(frame, search_.sample, answer.state),
         }
 

@@ -12,6 +12,14 @@ from scipy.special import entr
 from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
+from latensor.refinement.families.covariances import (
+    DIAG,
+    FULL,
+    cholesky,
+    log_determinants,
+    merge_costs,
+    of_components,
+)
 from latensor.refinement.mixture_search import ANOTHER, ERRORS
 from latensor.value_files import storable
 
@@ -20,7 +28,7 @@ from latensor.value_files import storable
 _ENOUGH_ROWS, _FEWEST_ROWS = 10.0, 5.0
 _DRAWS = 4096
 # What is said of all mixtures, here at the end, and what only where they are read off moments.
-_OF_ALL = ("Halves", "Fit", "Shape", "Separation", "Constant features", "Note")
+_OF_ALL = ("Convergence", "Halves", "Fit", "Shape", "Separation", "Constant features", "Note")
 _OF_MOMENTS = ("Third moment", "Independent means", "Range of the features")
 
 
@@ -36,7 +44,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed : int, components that have shrunk onto too few rows for a covariance
     missing : float, fraction of entries that are not observed
     n_patterns : int, distinct patterns of observed entries in a sample of the rows
-    converged : bool
     gain : float, log-likelihood of all rows that is lost if the two components are joined that
         can be joined at the least loss
     asked : float, what the Bayesian information criterion asks of that gain for a component, with
@@ -53,7 +60,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed: int = 0
     missing: float = 0.0
     n_patterns: int = 1
-    converged: bool = True
     gain: float = float("inf")
     asked: float = 0.0
     ahead: float = float("inf")
@@ -128,12 +134,6 @@ class GaussianMixtureCertificate(MixtureCertificate):
             "random."
         )
 
-    @finding("Convergence")
-    def _end(self) -> Said | None:
-        if self.converged:
-            return None
-        return CAUTION, "EM stopped before its optimum: raise max_iter."
-
 
 def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:
     """How far apart the two closest of k Gaussians are, in standard deviations; infinite for one.
@@ -172,41 +172,24 @@ def smallest_gain(
     Parameters
     ----------
     weights, means : (k,), (k, d)
-    covariances : (k, d, d), or variances (k, d)
-    kind : the shape of the covariance, "full", "tied", "diag" or "spherical"
+    covariances : in the shape of their kind
+    kind : "full", "tied", "diag" or "spherical"
     """
-    logs = _log_determinants(covariances)
-    is_diagonal = covariances.ndim == 2
-    least: dict[tuple[int, int], float] = {}
-    for i in range(1, len(means)):
-        sums = weights[:i] + weights[i]
-        fractions = np.stack([weights[:i], np.broadcast_to(weights[i], i)], axis=1) / sums[:, None]
-        gaps = means[:i] - means[i]
-        shape = (i, *[1] * (covariances.ndim - 1))
-        one, other, both = (f.reshape(shape) for f in (*fractions.T, fractions.prod(axis=1)))
-        squares = gaps**2 if is_diagonal else gaps[:, :, None] * gaps[:, None, :]
-        spreads = one * covariances[:i] + other * covariances[i] + both * squares
-        larger = (
-            _log_volumes(spreads, kind) - fractions[:, 0] * logs[:i] - fractions[:, 1] * logs[i]
-        ) / 2
-        bounds = sums * (larger - entr(fractions).sum(axis=1))
-        least.update({(i, j): float(bound) for j, bound in enumerate(bounds)})
+    count, width = means.shape
+    one, other = np.triu_indices(count, 1)
+    sums = weights[one] + weights[other]
+    fractions = np.stack([weights[one], weights[other]], axis=1) / sums[:, None]
+    bounds = merge_costs(kind, weights, means, covariances, one, other)
+    bounds -= sums * entr(fractions).sum(axis=1)
+    each = of_components(kind, covariances, count, width)
     smallest = np.inf
-    for (i, j), bound in sorted(least.items(), key=lambda entry: entry[1]):
-        if bound >= smallest:
+    for p in np.argsort(bounds, kind="stable"):
+        if bounds[p] >= smallest:
             break
-        pair = [i, j]
-        fractions = weights[pair] / weights[pair].sum()
-        left = _left_open(fractions, means[pair], covariances[pair])
-        smallest = min(smallest, float(bound + weights[pair].sum() * left))
+        pair = [int(one[p]), int(other[p])]
+        left = _left_open(fractions[p], means[pair], each[pair])
+        smallest = min(smallest, float(bounds[p] + sums[p] * left))
     return smallest
-
-
-def _log_volumes(covariances: np.ndarray, kind: str) -> np.ndarray:
-    """ln|S| (p,) of the matrices of this shape that are nearest to covariances."""
-    if kind == "spherical":
-        return np.asarray(covariances.shape[1] * np.log(covariances.mean(axis=1)))
-    return _log_determinants(covariances)
 
 
 def _log_determinants(covariances: np.ndarray) -> np.ndarray:
@@ -224,8 +207,8 @@ def _left_open(fractions: np.ndarray, means: np.ndarray, covariances: np.ndarray
     """
     rng = np.random.default_rng(0)
     is_diagonal = covariances.ndim == 2
-    roots = np.sqrt(covariances) if is_diagonal else np.linalg.cholesky(covariances)
-    logs = _log_determinants(covariances) / 2
+    roots = np.sqrt(covariances) if is_diagonal else cholesky(covariances)
+    logs = log_determinants(DIAG if is_diagonal else FULL, covariances, means.shape[1]) / 2
     open_ = 0.0
     for i, fraction in enumerate(fractions):
         noise, other = rng.standard_normal((_DRAWS, means.shape[1])), 1 - i

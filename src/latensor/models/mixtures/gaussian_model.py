@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.estimation.base import component_order
-from latensor.estimation.halves import select_by_halves
-from latensor.estimation.model import Answer, Effort, Frame, Model, Search, Start
+from latensor.estimation.model import Answer, Frame, Search, Start
 from latensor.estimation.run import Run
-from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.gaussian_starts import (
     GivenParts,
@@ -21,7 +18,7 @@ from latensor.models.mixtures.gaussian_starts import (
     read_off_tied,
     simple_start,
 )
-from latensor.models.mixtures.goodness_of_fit import optimum_evidence
+from latensor.models.mixtures.mixture_model import MixtureModel
 from latensor.models.mixtures.spherical_read_off import (
     check_spread,
     identified,
@@ -32,7 +29,6 @@ from latensor.models.mixtures.spherical_read_off import (
 from latensor.moments.batch import Batch
 from latensor.moments.observed import ObservedSums, observed_centre
 from latensor.moments.row_sums import ThirdPowerSums
-from latensor.moments.rows import RowSample
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Joint
 from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
@@ -69,7 +65,7 @@ def _varies(rows: Array) -> bool:
 
 
 @dataclass(frozen=True)
-class GaussianModel(Model[MixtureState]):
+class GaussianModel(MixtureModel):
     """The settings of a Gaussian mixture.
 
     Attributes
@@ -98,23 +94,19 @@ class GaussianModel(Model[MixtureState]):
     # The search itself runs passes from every start.
     first_steps: ClassVar[int] = 0
 
-    def select(self, run: Run, effort: Effort) -> Selection | None:
-        automatic = isinstance(self.n_components, str)
-        return select_by_halves(run, self, effort) if automatic else None
-
     def survey(self, run: Run, streaming: bool) -> Frame:
         origin = observed_centre(run.source.head())
         summed = run.fold("covariance", ObservedSums(origin))
         self._check_columns(summed.observed)
         known = summed.finalize()
-        self._check(known)
+        count = self.count(known)
         head = run.source.head().rows
         if np.diag(known.covariance).max() < _SMALLEST_VARIANCE and _varies(head):
             check_spread(run.source.head())
             raise InvalidInputError(
                 "the second moment of X underflows: give the samples in a larger unit"
             )
-        count, missing = int(self.n_components), summed.n_missing > 0
+        missing = summed.n_missing > 0
         family = GaussianFamily.of(
             self.covariance_type,
             known.mean,
@@ -142,15 +134,10 @@ class GaussianModel(Model[MixtureState]):
                 "column(s)"
             )
 
-    def _check(self, known: Covariance) -> None:
-        count = int(self.n_components)
-        if count > known.count:
-            raise InvalidInputError(
-                f"n_components={count} exceeds the n_samples={known.count} given: lower "
-                "n_components or give more samples"
-            )
+    def count(self, known: Covariance) -> int:
         if not np.isfinite(known.covariance).all():
             raise InvalidInputError("the second moment of X overflows: give X in a larger unit")
+        return super().count(known)
 
     def _basis(self, known: Covariance) -> Array | None:
         """Directions along which the third moment is taken, None where it tells nothing."""
@@ -225,12 +212,10 @@ class GaussianModel(Model[MixtureState]):
         family: GaussianFamily = frame["family"]
         return family
 
-    def sample_size(self, frame: Frame) -> int:
-        return self.rows_in_memory(self.sample_limit, self.n_features)
-
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
-        count, family = frame["count"], self.family(frame)
-        sample = self._distinct(search_.sample, count)
+        count, family = frame["count"], frame["family"]
+        limit = max(_FEWEST_ROWS, _ROWS_PER_COMPONENT_AND_FEATURE * count * (self.n_features + 2))
+        sample = self.distinct(search_.sample, count, limit)
         if self.given.is_whole:
             return Start(self.given.applied(family, None), "given")
         if frame["missing"]:
@@ -248,7 +233,7 @@ class GaussianModel(Model[MixtureState]):
     def _one_search(
         self, frame: Frame, search_: Search[MixtureState], sample: Batch, count: int
     ) -> tuple[Start[MixtureState], float]:
-        family, rng = self.family(frame), search_.rng
+        family, rng = frame["family"], search_.rng
         points = family.prepare(sample)
         missing = bool(np.isnan(sample.rows).any())
         if self.given or self.init_params not in ("auto", "moments"):
@@ -333,36 +318,7 @@ class GaussianModel(Model[MixtureState]):
             f"{self.n_features} features: {reason}; use init_params='auto'"
         )
 
-    def _distinct(self, sample: Batch, count: int) -> Batch:
-        """A part of the sample, equal rows as one of their weight, however data are repeated."""
-        limit = max(
-            _FEWEST_ROWS,
-            _ROWS_PER_COMPONENT_AND_FEATURE * count * (self.n_features + 2),
-        )
-        few = RowSample(limit).update(sample.rows, sample.weights)
-        if len(few.samples) < count:
-            raise InvalidInputError(
-                f"n_components={count} exceeds the {len(few.samples)} distinct samples "
-                f"of {few.count}: lower n_components or give more samples"
-            )
-        keys = np.arange(len(few.samples), dtype=np.uint64)
-        return Batch((few.samples,), few.weights, keys)
-
-    def order(self, frame: Frame, state: MixtureState) -> Array:
-        outer = self.family(frame).outside(state)
-        order: Array = component_order(outer.weights, outer.means)
-        return order
-
     def permuted(self, state: MixtureState, order: Array) -> MixtureState:
-        tied = self.covariance_type == TIED
-        covariances = state.covariances if tied else state.covariances[order]
-        return MixtureState(state.weights[order], state.means[order], covariances)
-
-    def parameters(self, frame: Frame, state: MixtureState) -> dict[str, Array]:
-        outer = self.family(frame).outside(state)
-        return {"weights": outer.weights, "means": outer.means, "covariances": outer.covariances}
-
-    def evidence(
-        self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
-    ) -> dict[str, Any]:
-        return optimum_evidence(self, self.family(frame), frame, search_, answer)
+        if self.covariance_type != TIED:
+            return super().permuted(state, order)
+        return MixtureState(state.weights[order], state.means[order], state.covariances)

@@ -61,15 +61,17 @@ def optimum_evidence(
             reproduction(*(model.responsibilities(frame, state, sample) for state in both))
         )
     found = misfit(family, sample, answer, lambda s: model.order(frame, s), copies)
+    fewest = float(answer.state.weights.min()) * weight
+    shown = is_fitting(found) and not missing.any() and fewest >= _FEWEST_ROWS * copies
     # Where halves chose the number of components, they have been compared already.
     tried = len(answer.state.weights) > 1 and "selection" not in frame.values
-    tried = tried and not is_fitting(found)
+    tried = tried and answer.converged and not shown
     return {
         "alternative": None,
         "ahead": tuple(ahead),
         "is_same": is_same,
         "copies": copies,
-        "rows_per_feature": float(answer.state.weights.min()) * weight / width,
+        "rows_per_feature": fewest / width,
         "collapsed": int(family.collapsed(answer.state, weight).sum()),
         "missing": float(missing.mean()),
         "n_patterns": patterns,

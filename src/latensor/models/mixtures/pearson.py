@@ -12,6 +12,7 @@ import scipy.sparse
 from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import is_array, read_numpy
+from latensor.diagnostics.design import unconverged
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, finding
 from latensor.diagnostics.fit import UNKNOWN_FIT, fit_closing, fit_finding
 from latensor.estimation.model import Answer, Frame, Search, Start
@@ -64,7 +65,7 @@ class PearsonCertificate(Findings):
     sixth_error : float, how far the sixth moment is from that of the best root, in standard errors
     separation : float, distance of the means in units of the larger standard deviation
     gaussian_p_value : float, of one Gaussian, by skewness and kurtosis (Jarque and Bera)
-    misfit : as in `MixtureCertificate`
+    misfit, converged : as in `MixtureCertificate`
     """
 
     method: str
@@ -73,6 +74,7 @@ class PearsonCertificate(Findings):
     separation: float
     gaussian_p_value: float = 0.0
     misfit: tuple[float, int, float] = UNKNOWN_FIT
+    converged: bool = True
     _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
 
     @property
@@ -116,6 +118,10 @@ class PearsonCertificate(Findings):
         if self.gaussian_p_value < 1e-3:
             return GOOD, f"{text}: the samples are not one."
         return CAUTION, f"{text}: nothing in these samples asks for two."
+
+    @finding("Convergence")
+    def _convergence(self) -> Said | None:
+        return unconverged(self.converged)
 
     @finding("Fit")
     def _fit(self) -> Said | None:
@@ -317,6 +323,7 @@ class PearsonMixture(RefinementParameters, MomentMixture):
             separation=gap / float(np.sqrt(fitted["covariances_"].max())),
             gaussian_p_value=_gaussian_p_value(known),
             misfit=answer.evidence.get("misfit", UNKNOWN_FIT),
+            converged=answer.statistics is None or answer.converged,
         )
 
     def __sklearn_tags__(self) -> Any:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from latensor.arrays.threads import one_blas_thread
 from latensor.estimation.homogeneous import HomogeneousMixture, read_homogeneous
@@ -260,23 +261,10 @@ def _search_variance(
     losses = np.array([loss(place) for place in grid])
     inside = np.flatnonzero((losses[1:-1] <= losses[:-2]) & (losses[1:-1] <= losses[2:])) + 1
     best = inside[np.argmin(losses[inside])] if len(inside) else int(np.argmin(losses))
-    low, high = grid[max(best - 1, 0)], grid[min(best + 1, _GRID - 1)]
-    noise = smallest - float(np.exp(_golden(loss, low, high)))
+    place = float(grid[best])
+    if 0 < best < _GRID - 1 and losses[best] < min(losses[best - 1], losses[best + 1]):
+        # A kink: golden sections, to rounding.
+        bracket = tuple(grid[best - 1 : best + 2])
+        place = minimize_scalar(loss, bracket, method="golden", options={"xtol": 1e-14}).x
+    noise = smallest - float(np.exp(place))
     return noise, mixture_at(noise)
-
-
-def _golden(loss: Callable[[float], float], low: float, high: float) -> float:
-    """The minimum of a loss with one kink between two ends, to rounding, by golden sections."""
-    ratio = (np.sqrt(5) - 1) / 2
-    inner = [high - ratio * (high - low), low + ratio * (high - low)]
-    values = [loss(inner[0]), loss(inner[1])]
-    while inner[1] - inner[0] > 1e-14 * max(abs(low), abs(high), 1.0):
-        if values[0] <= values[1]:
-            high, inner[1], values[1] = inner[1], inner[0], values[0]
-            inner[0] = high - ratio * (high - low)
-            values[0] = loss(inner[0])
-        else:
-            low, inner[0], values[0] = inner[0], inner[1], values[1]
-            inner[1] = low + ratio * (high - low)
-            values[1] = loss(inner[1])
-    return float(inner[0] if values[0] <= values[1] else inner[1])

@@ -70,6 +70,7 @@ class TensorEstimator(ReadsTensors, LatentEstimator):
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         state: Any = answer.state
+        self._check_size(state.weights.dense())
         return {
             "coef_": fitted_tensor(state.weights, self._is_flat(), self._dtype),
             "intercept_": state.intercept.astype(self._dtype),

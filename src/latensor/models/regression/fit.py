@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.exceptions import NotIdentifiableError
+from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.regression.design import Regression
 from latensor.models.regression.path import FIRST_ALPHA, STRONG_ALPHA, PathFit, RidgePath
 from latensor.models.regression.residuals import ResidualSearch
@@ -21,8 +21,18 @@ from latensor.value_files import storable
 N_FOLDS, FOLD_SEED = 5, 0
 
 
+def check_folds(count: int) -> None:
+    """Refuse samples that are too few to be left out in turn."""
+    if count < 2 * N_FOLDS:
+        raise InvalidInputError(
+            f"rank='auto' needs at least {2 * N_FOLDS} samples for cross-validation, got {count}: "
+            "give a rank, or more samples"
+        )
+
+
 def fold_of(count: int) -> Array:
     """The fold (n,) of every sample in memory."""
+    check_folds(count)
     return np.random.default_rng(FOLD_SEED).permutation(count) % N_FOLDS
 
 

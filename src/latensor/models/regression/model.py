@@ -27,6 +27,7 @@ from latensor.models.regression.fit import (
     N_FOLDS,
     RankScore,
     Settings,
+    check_folds,
     fold_of,
     select_rank,
 )
@@ -225,20 +226,12 @@ class RegressionModel(TensorModel[RegressionState]):
         )
 
     def _row_folds(self, units: Batch) -> list[tuple[Regression, Callable[[Array], float]]]:
-        self._check_folds(len(units))
         place = fold_of(len(units))
         folds: list[tuple[Regression, Callable[[Array], float]]] = []
         for k in range(N_FOLDS):
             kept = self._of_rows(units.take(np.flatnonzero(place != k)))
             folds.append((kept, LeftOutRows(kept, units.take(np.flatnonzero(place == k)))))
         return folds
-
-    def _check_folds(self, count: int) -> None:
-        if count < 2 * N_FOLDS:
-            raise InvalidInputError(
-                f"rank='auto' needs at least {2 * N_FOLDS} samples for cross-validation, got "
-                f"{count}: give a rank, or more samples"
-            )
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         empty = CrossCovarianceSums(frame["x"], frame["y"])
@@ -251,7 +244,7 @@ class RegressionModel(TensorModel[RegressionState]):
             known = moments["covariances"].finalize()
             return self._answer(self._of_moments(known), self.rank, ())
         groups = moments["folds"]
-        self._check_folds(sum(int(g.sums["count"]) for g in groups.groups if g.sums is not None))
+        check_folds(sum(int(g.sums["count"]) for g in groups.groups if g.sums is not None))
         folds: list[tuple[Regression, Callable[[Array], float]]] = []
         for k in range(N_FOLDS):
             kept = self._of_moments(
@@ -275,12 +268,12 @@ class RegressionModel(TensorModel[RegressionState]):
         dense = fitted.weights.dense() * factor
         extra = self.n_outputs if self.settings.intercept else 0
         total = regression.total
-        constant = total <= np.finfo(float).tiny
-        r2 = 1.0 if constant else 1 - 2 * fitted.loss / total
+        constant = total <= np.finfo(float).tiny  # nothing to explain, and nothing learnt
+        r2 = 0.0 if constant else 1 - 2 * fitted.loss / total
         # Of the mean alone, generalized cross-validation has the error total n q / (n q - q)^2.
         count = n * self.n_outputs
         null = total * count / max(count - extra, 1.0) ** 2
-        held = 1.0 if constant else 1 - path.error / null
+        held = 0.0 if constant else 1 - path.error / null
         certificate = RegressionCertificate(
             n,
             path.n_free + extra,

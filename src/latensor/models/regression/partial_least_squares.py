@@ -30,7 +30,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  #
 
     Parameters
     ----------
-    n_components : int
+    n_components : int, at most the number of samples and of entries of one
     shape : the dimensions of one sample, where X comes as rows; rows without it are one mode
 
     Attributes
@@ -90,6 +90,7 @@ class CPPLS(RegressorMixin, TransformerMixin, ReadsTensors, LatentEstimator):  #
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         state: PLSState = answer.state  # type: ignore[assignment]
         dtype, dims = self._dtype, self._dims
+        self._check_size(state.coef)
         x, y = (None if s is None else s.astype(dtype) for s in (state.scores, state.y_scores))
         intercept = (state.y_mean - state.x_mean @ state.coef).astype(dtype)
         outputs = () if self._flat else (self._n_targets,)

@@ -174,7 +174,7 @@ class PLSModel(TensorModel[PLSState]):
             for part in parts
         )
         data = DeflatedRows(units, x_mean, y_mean)
-        state = self._state(data, x_mean, y_mean)
+        state = self._state(data, x_mean, y_mean, len(units))
         scores, y_scores = data.scores()
         return Answer(replace(state, scores=scores, y_scores=y_scores))
 
@@ -185,9 +185,15 @@ class PLSModel(TensorModel[PLSState]):
         known = moments["covariances"].finalize()
         if known.count < 2:
             raise InvalidInputError(f"X has {known.count} sample(s): CPPLS needs a minimum of 2")
-        return Answer(self._state(DeflatedCovariances(known), known.x_mean, known.y_mean))
+        data = DeflatedCovariances(known)
+        return Answer(self._state(data, known.x_mean, known.y_mean, known.count))
 
-    def _state(self, data: Deflated, x_mean: Array, y_mean: Array) -> PLSState:
+    def _state(self, data: Deflated, x_mean: Array, y_mean: Array, n_samples: int) -> PLSState:
+        if self.n_components > min(n_samples, self._size):
+            raise InvalidInputError(
+                f"n_components={self.n_components} exceeds the directions that {n_samples} samples "
+                f"of {self._size} entries can have: lower n_components, or give more samples"
+            )
         patterns, outputs, rotations, inner = _components(data, self.dims, self.n_components)
         with np.errstate(over="ignore", invalid="ignore"):
             inner = inner * (data.y_scale / data.x_scale)

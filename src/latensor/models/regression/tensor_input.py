@@ -170,6 +170,15 @@ class ReadsTensors:
         given = (X, y, sample_weight)
         return pair_source(self, given, is_targeted, self._read_pair, reader, reset)
 
+    def _check_size(self, coef: Array) -> None:
+        """Refuse weights that the dtype of X cannot hold."""
+        largest = float(np.abs(coef).max())
+        if largest > float(np.finfo(self._dtype).max):
+            raise InvalidInputError(
+                f"weights of up to {largest:.1g} overflow {np.dtype(self._dtype)}, the dtype of X: "
+                "give X in float64, or y in a larger unit"
+            )
+
     def _read_pair(self, X: object, y: object, reset: bool) -> tuple[Array, Array]:
         rows = read_tensor_rows(self, X, reset=reset)
         flat = _n_axes(y) == 1

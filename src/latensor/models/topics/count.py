@@ -29,6 +29,7 @@ from latensor.estimation.selection import (
 from latensor.exceptions import NotIdentifiableError
 from latensor.models.topics.bursts import BURSTS, word_caps
 from latensor.models.topics.read_off import as_probabilities
+from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.subspace import WordSubspace, find_subspace
 from latensor.moments.batch import Batch
 from latensor.moments.documents import DocumentBatch, capped
@@ -80,7 +81,7 @@ class TopicCount(Selection):
         for row, value, error in zip(self.table, self.perplexities, self.errors, strict=True):
             k = row.n_components
             lines.append(
-                f"{k:6d} topics   perplexity {value:10.1f} +- {error:.1f}"
+                f"{k:6d} topics   held-out perplexity {value:10.1f} +- {error:.1f}"
                 f"   {row.n_reproduced} of {k} found in both halves"
             )
         return "\n".join(lines)
@@ -99,6 +100,8 @@ def choose_count(run: Run, model: TopicsModel) -> TopicCount:
     """
     units = run.fold("number of topics", Sample(UNITS, run.seed)).in_order()
     units = units.take(np.flatnonzero(np.diff(units.rows.indptr) > 0))
+    # By their words: a document that was given several times is in one half.
+    units = replace(units, keys=Documents.of(units.rows, units.rows.dtype).keys(run.seed))
     parts = halves_of(units, run.seed)
     limit = min(largest_count(parts), model.n_features)
     if limit < 2:

@@ -143,9 +143,11 @@ class TopicEstimator(TopicInference, LatentEstimator):
         except NotIdentifiableError as error:
             raise UndeterminedAttributeError(str(error)) from error
         if found is None:
+            why = "topics that were given by init have no moments to be judged by"
+            if self.init is None:
+                why = "words of a document tell nothing of each other, and so of no topic"
             raise AttributeError(
-                f"{type(self).__name__!r} object has no attribute 'certificate_': topics that were "
-                "given by init have no moments to be judged by"
+                f"{type(self).__name__!r} object has no attribute 'certificate_': {why}"
             )
         # The halves of the documents were refined: they say nothing about moments alone.
         chosen = self.__dict__.get("selection_") if refined else None

@@ -13,11 +13,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import check_positive_int, generator
 from latensor.arrays.randomness import RandomState
+from latensor.arrays.threads import thread_count
 from latensor.diagnostics.coherence import coherence
 from latensor.estimation.document_input import BATCH_ROWS, read_counts, read_texts
 from latensor.estimation.topic_files import load_topics, restore_state, saved_state
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.exploration import TopicExploration
+from latensor.models.topics.refinement import Completion
 from latensor.sources import DocumentSource, MatrixSource
 from latensor.sources.passes import over
 from latensor.sources.texts import is_folder, is_texts
@@ -30,15 +32,60 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
     n_features_in_: int
     _check_stream: Callable[[object], None]
     random_state: RandomState
+    n_jobs: int | None
     # What the weights of the topics are called, without the underscore.
     _weight_name: ClassVar[str]
 
     def transform(self, X: object) -> Any:
-        """Fractions of the topics in documents (n, k)."""
+        """Fractions of the topics in documents (n, k), rows sum to one.
+
+        The expected fractions given the words, where a document has one topic its probabilities; a
+        document without words has those of the model's weights.
+
+        Parameters
+        ----------
+        X : (n, V) counts as an array, frame or SciPy sparse matrix, or a source of documents
+        """
+        check_is_fitted(self)
+        n_threads = thread_count(self.n_jobs)
+        answers = over(self._read_batches(X), lambda batch: self._mixtures(batch, n_threads))
+        return np.concatenate(answers)
+
+    def sample(
+        self, n_samples: int = 1, length: int = 100, random_state: RandomState = None
+    ) -> tuple[Any, Any]:
+        """Documents (n, V) drawn from the model, as CSR counts, and what topics they are on.
+
+        The latter are fractions (n, k), or (n,) where a document has one topic.
+
+        Parameters
+        ----------
+        n_samples : int
+        length : int, words of a document
+        random_state : seed; default that of the model
+        """
+        check_is_fitted(self)
+        check_positive_int(n_samples, "n_samples")
+        check_positive_int(length, "length")
+        rng = generator(self.random_state if random_state is None else random_state)
+        fractions, drawn = self._drawn_mixtures(n_samples, rng)
+        topics = self.components_ / self.components_.sum(axis=1, keepdims=True, dtype=np.float64)
+        rows = [
+            scipy.sparse.csr_array(rng.multinomial(length, chances / chances.sum())[None])
+            for chances in (fraction @ topics for fraction in fractions)
+        ]
+        return scipy.sparse.vstack(rows, format="csr").astype(np.float64), drawn
+
+    def _mixtures(self, batch: Any, n_threads: int) -> Any:
+        """Fractions of the topics in a batch of counts."""
         raise NotImplementedError
 
-    def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
-        """Log-likelihood and number of the words scored, per document, by completion."""
+    def _completion(self, batch: Any, seed: int, n_threads: int) -> Completion:
+        """The score of half the words of documents, given the others."""
+        raise NotImplementedError
+
+    def _drawn_mixtures(self, n_samples: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        """Fractions (n, k) of documents, and what users are told of them."""
         raise NotImplementedError
 
     @property
@@ -74,9 +121,10 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
         """
         check_is_fitted(self)
         seed = int(generator(random_state).integers(2**31))
-        parts = over(self._read_batches(X), lambda batch: self._completion(batch, seed))
-        total = sum(float(np.sum(likelihoods)) for likelihoods, _ in parts)
-        words = sum(float(np.sum(counts)) for _, counts in parts)
+        n_threads = thread_count(self.n_jobs)
+        parts = over(self._read_batches(X), lambda batch: self._completion(batch, seed, n_threads))
+        total = sum(float(np.sum(part.log_likelihood)) for part in parts)
+        words = sum(float(np.sum(part.n_tokens)) for part in parts)
         if not words:
             raise InvalidInputError("no document of X holds a word: there is nothing to score")
         return float(np.exp(-total / words))
@@ -111,9 +159,6 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
             return documents
         counts, _ = read_counts(self, documents, reset=False)
         return MatrixSource(counts, BATCH_ROWS)
-
-    def _over_batches(self, documents: object, answer: Callable[[Any], Any]) -> Any:
-        return np.concatenate(over(self._read_batches(documents), answer))
 
     def _vocabulary(self, vocabulary: object = None) -> list[Any]:
         if vocabulary is None:
@@ -180,22 +225,3 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
         """
         found: Self = load_topics(cls, path)
         return found
-
-    def _sampling(self, n_samples: int, length: int, random_state: RandomState) -> Any:
-        check_is_fitted(self)
-        check_positive_int(n_samples, "n_samples")
-        check_positive_int(length, "length")
-        return generator(self.random_state if random_state is None else random_state)
-
-    def _draw(self, fractions: Any, length: int, rng: np.random.Generator) -> Any:
-        """Documents (n, V) with given fractions of the topics."""
-        topics = self.components_ / self.components_.sum(axis=1, keepdims=True, dtype=np.float64)
-        rows = [
-            scipy.sparse.csr_array(rng.multinomial(length, _normalized(fraction @ topics))[None])
-            for fraction in fractions
-        ]
-        return scipy.sparse.vstack(rows, format="csr").astype(np.float64)
-
-
-def _normalized(probabilities: Any) -> Any:
-    return probabilities / probabilities.sum()

@@ -6,9 +6,9 @@ import warnings
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
-from sklearn.utils.validation import check_is_fitted
+import numpy as np
 
-from latensor.arrays import Array, RandomState
+from latensor.arrays import Array
 from latensor.arrays.threads import thread_count
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import POSITIVE, Choice, parameter
@@ -16,6 +16,7 @@ from latensor.models.topics.dirichlet_model import DirichletModel
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import TopicState
 from latensor.models.topics.refinement import (
+    Completion,
     completion,
     topic_mixtures,
 )
@@ -116,44 +117,13 @@ class LatentDirichletAllocation(TopicEstimator):
         ordered: Array = prior[self._model().order(frame, state)]
         return ordered
 
-    def transform(self, X: object) -> Any:
-        """Fractions of the topics in documents (n, k), rows sum to one.
+    def _mixtures(self, batch: Any, n_threads: int) -> Any:
+        return topic_mixtures(batch, self.components_, self.mixture_prior_, n_threads=n_threads)
 
-        The expected fractions given the words; a document without words has those of alpha.
+    def _completion(self, batch: Any, seed: int, n_threads: int) -> Completion:
+        prior = self.mixture_prior_
+        return completion(batch, self.components_, prior, seed=seed, n_threads=n_threads)
 
-        Parameters
-        ----------
-        X : (n, V) counts as an array, frame or SciPy sparse matrix, or a source of documents
-        """
-        check_is_fitted(self)
-        return self._over_batches(
-            X,
-            lambda batch: topic_mixtures(
-                batch, self.components_, self.mixture_prior_, n_threads=thread_count(self.n_jobs)
-            ),
-        )
-
-    def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
-        found = completion(
-            batch,
-            self.components_,
-            self.mixture_prior_,
-            seed=seed,
-            n_threads=thread_count(self.n_jobs),
-        )
-        return found.log_likelihood, found.n_tokens
-
-    def sample(
-        self, n_samples: int = 1, length: int = 100, random_state: RandomState = None
-    ) -> tuple[Any, Any]:
-        """Documents (n, V) drawn from the model, as CSR counts, and their fractions (n, k).
-
-        Parameters
-        ----------
-        n_samples : int
-        length : int, words of a document
-        random_state : seed; default that of the model
-        """
-        rng = self._sampling(n_samples, length, random_state)
+    def _drawn_mixtures(self, n_samples: int, rng: np.random.Generator) -> tuple[Any, Any]:
         fractions = rng.dirichlet(self.alpha_, size=n_samples)
-        return self._draw(fractions, length, rng), fractions
+        return fractions, fractions

@@ -53,8 +53,6 @@ _ROWS = 1500
 _DOUBTFUL = 0.5
 # What documents that follow the model are taken for something else by.
 _LEVEL = 1e-3
-# No topic is rarer than this part of an equal fraction, whatever the moments say.
-_SMALLEST_FRACTION = 1e-3
 
 
 @dataclass(frozen=True)
@@ -358,9 +356,3 @@ def implied_fractions(topics: Array, words: WordTripleSums) -> tuple[Array, Arra
     directions, core = dual_basis(topics * words.scale, words.basis), words.core()
     with one_blas_thread():
         return directions.T @ core.first, directions.T @ core.second @ directions
-
-
-def fractions_of(first: Array) -> Array:
-    """E[h] (k,) as fractions: none below a thousandth of an equal one, whatever the moments say."""
-    fractions = np.maximum(first, _SMALLEST_FRACTION / len(first))
-    return fractions / fractions.sum()

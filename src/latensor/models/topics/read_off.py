@@ -248,7 +248,7 @@ class _Solution:
 
 
 def _check_rank(spectrum: Any, n_components: int, n_words: int) -> None:
-    floor = n_words * np.finfo(np.float64).eps * abs(float(spectrum[0]))
+    floor = n_words * np.finfo(np.float64).eps * float(np.abs(spectrum).max())
     usable = int(np.count_nonzero(spectrum > floor))
     if usable < n_components:
         raise NotIdentifiableError(
@@ -322,6 +322,12 @@ def dual_basis(topics: Any, basis: Any = None) -> Any:
         return inside.T @ (inverse.T @ inverse)
 
 
+def fractions_of(first: Any) -> Any:
+    """E[h] (k,) as fractions: none below a thousandth of an equal one, whatever the moments say."""
+    fractions = np.maximum(first, _SMALLEST_FRACTION / len(first))
+    return fractions / fractions.sum()
+
+
 def concentration_from_fractions(first: Any, second: Any, known: float | None = None) -> Any:
     """Dirichlet parameters (k,) from the first two moments of the fractions.
 
@@ -332,8 +338,7 @@ def concentration_from_fractions(first: Any, second: Any, known: float | None = 
     first, second : H1 (k,) and H2 (k, k)
     known : float, a where something better tells it
     """
-    fractions = np.maximum(first, _SMALLEST_FRACTION / len(first))
-    fractions = fractions / fractions.sum()
+    fractions = fractions_of(first)
     if known is not None:
         return known * fractions
     trace, squared = float(np.trace(second)), float(first @ first)

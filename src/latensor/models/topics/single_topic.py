@@ -6,16 +6,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
-from latensor.arrays import Array, RandomState
+from latensor.arrays import Array
 from latensor.arrays.threads import thread_count
 from latensor.estimation.model import Answer, Effort, Frame
 from latensor.models.topics.estimator import TopicEstimator
 from latensor.models.topics.families import SingleTopicFamily, TopicState
-from latensor.models.topics.model import TopicsModel, fractions_of
-from latensor.models.topics.read_off import TopicMoments
-from latensor.models.topics.refinement import mixture_completion, topic_posteriors
+from latensor.models.topics.model import TopicsModel
+from latensor.models.topics.read_off import TopicMoments, fractions_of
+from latensor.models.topics.refinement import (
+    Completion,
+    mixture_completion,
+    topic_posteriors,
+)
 from latensor.moments.batch import Batch
 from latensor.moments.word_totals import WordTotals
 from latensor.refinement.em import em
@@ -35,7 +38,7 @@ class SingleTopicModel(TopicsModel):
     def weigh(
         self, first: Array, second: Array, found: TopicMoments | None, follows: bool = False
     ) -> Array:
-        return fractions_of(first)
+        return np.asarray(fractions_of(first))
 
     def family(self, frame: Frame) -> SingleTopicFamily:
         return SingleTopicFamily(self.word_prior)
@@ -141,39 +144,19 @@ class SingleTopic(TopicEstimator):
         ----------
         X : (n, V) counts as an array, frame or SciPy sparse matrix, or a source of documents
         """
-        check_is_fitted(self)
-        return self._over_batches(
-            X,
-            lambda batch: topic_posteriors(
-                batch, self.components_, self.weights_, n_threads=thread_count(self.n_jobs)
-            ),
-        )
+        return self.transform(X)
 
-    def _completion(self, batch: Any, seed: int) -> tuple[Any, Any]:
-        found = mixture_completion(
-            batch, self.components_, self.weights_, seed=seed, n_threads=thread_count(self.n_jobs)
-        )
-        return found.log_likelihood, found.n_tokens
+    def _mixtures(self, batch: Any, n_threads: int) -> Any:
+        return topic_posteriors(batch, self.components_, self.weights_, n_threads=n_threads)
 
-    def transform(self, X: object) -> Any:
-        """Probabilities of the topics given each document (n, k): the same as `predict_proba`."""
-        return self.predict_proba(X)
+    def _completion(self, batch: Any, seed: int, n_threads: int) -> Completion:
+        weights = self.weights_
+        return mixture_completion(batch, self.components_, weights, seed=seed, n_threads=n_threads)
+
+    def _drawn_mixtures(self, n_samples: int, rng: np.random.Generator) -> tuple[Any, Any]:
+        topics = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
+        return np.eye(self.n_components_)[topics], topics
 
     def predict(self, X: object) -> Any:
         """The most probable topic of each document (n,)."""
         return self.predict_proba(X).argmax(axis=1)
-
-    def sample(
-        self, n_samples: int = 1, length: int = 100, random_state: RandomState = None
-    ) -> tuple[Any, Any]:
-        """Documents (n, V) drawn from the model, as CSR counts, and their topics (n,).
-
-        Parameters
-        ----------
-        n_samples : int
-        length : int, words of a document
-        random_state : seed; default that of the model
-        """
-        rng = self._sampling(n_samples, length, random_state)
-        topics = rng.choice(self.n_components_, size=n_samples, p=self.weights_)
-        return self._draw(np.eye(self.n_components_)[topics], length, rng), topics

@@ -273,5 +273,5 @@ def _symmetric(matrix: Any) -> Any:
 
 def usable_rank(values: Any, n_words: int) -> int:
     """The number of eigenvalues that are positive beyond rounding."""
-    floor = n_words * np.finfo(np.float32).eps * 1e-3 * abs(float(values[0]))
+    floor = n_words * np.finfo(np.float32).eps * 1e-3 * float(np.abs(values).max())
     return int(np.count_nonzero(values > floor))

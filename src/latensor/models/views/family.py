@@ -10,10 +10,10 @@ import scipy.sparse
 
 from latensor.arrays import Array
 from latensor.moments.batch import Batch
+from latensor.refinement.families.covariances import LOG_TWO_PI
 from latensor.refinement.linear_family import LinearFamily
 from latensor.value_files import storable
 
-_LOG_TWO_PI = float(np.log(2 * np.pi))
 _SMALLEST_WEIGHT = 1e-10
 # Pseudo-counts of a symbol in every component: none that was not seen is impossible.
 _PSEUDO_COUNT = 1e-3
@@ -101,7 +101,7 @@ class ViewDensities:
                     constants
                     - (np.log(variances) + means**2 * precisions).sum(axis=1) / 2
                     - np.log(self.scales[t]).sum()
-                    - len(self.scales[t]) / 2 * _LOG_TWO_PI
+                    - len(self.scales[t]) / 2 * LOG_TWO_PI
                 )
             else:
                 blocks.append(np.log(np.maximum(state.means[t], 1e-300)).T)

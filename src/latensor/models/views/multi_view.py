@@ -234,6 +234,7 @@ class MultiViewMixture(
             condition=found.condition if found is not None else float("inf"),
             gap=found.gap if found is not None else unknown,
             separation=smallest_separation(np.hstack(state.means), deviations),
+            converged=answer.statistics is None or answer.converged,
             constant_features=answer.evidence["constant"],
         )
 

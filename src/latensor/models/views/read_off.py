@@ -9,13 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from latensor.estimation.homogeneous import read_homogeneous
+from latensor.estimation.homogeneous import EXACT, project_to_simplex, read_homogeneous, symmetrized
 from latensor.models.views.family import ViewState
-from latensor.models.views.three_views import ViewMaps, symmetrized, view_maps
+from latensor.models.views.three_views import ViewMaps, view_maps
 from latensor.moments.views import ViewCovariances, ViewMoments, standardized
 
-# Weight above which moments count as exact and nothing is raised above noise.
-_EXACT = 1e15
 _VARIANCE_RANGE = (0.02, 20.0)
 
 Algorithm = str | Callable[..., Any]
@@ -45,7 +43,7 @@ def core_maps(
     """Maps A_t (d_t, r) of three views, y_t = A_t'(x_t - E x_t), and their spectrum."""
     scales, correlations = standardized(known)
     cross = {(a, b): correlations[core[a], core[b]] for a, b in combinations(range(3), 2)}
-    found = view_maps(cross, rank, exact=known.weight > _EXACT)
+    found = view_maps(cross, rank, exact=known.weight > EXACT)
     maps = [each / scales[t][:, None] for t, each in zip(core, found.maps, strict=True)]
     return maps, found
 
@@ -91,7 +89,8 @@ def read_off(
         within = mixture.mean_of(known.variances[t], slope) - shifted**2
         center = mean + shifted
         if kinds[t] == "categorical":
-            center = _on_simplex(center)
+            totals = center.sum(axis=1, keepdims=True)
+            center = project_to_simplex(center / np.where(totals > 0, totals, 1.0))
             within = center * (1 - center)
         else:
             typical = np.maximum(mixture.weights @ np.maximum(within, 0.0), 1e-300)
@@ -105,15 +104,3 @@ def read_off(
             gap = min(gap, float(values[-1]) / reach)
     state = ViewState(mixture.weights, means, variances)
     return MultiViewReadOff(state, mixture.off_diagonal, found.condition, gap)
-
-
-def _on_simplex(rows: Any) -> Any:
-    """The nearest probabilities to rows (k, d), their sums kept where the symbols are counts."""
-    totals = rows.sum(axis=1, keepdims=True)
-    scaled = rows / np.where(totals > 0, totals, 1.0)
-    ordered = -np.sort(-scaled, axis=1)
-    surplus = np.cumsum(ordered, axis=1) - 1
-    places = np.arange(1, rows.shape[1] + 1)
-    support = (ordered - surplus / places > 0).sum(axis=1)
-    cut = surplus[np.arange(len(rows)), support - 1] / support
-    return np.maximum(scaled - cut[:, None], 0.0)

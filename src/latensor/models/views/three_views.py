@@ -16,11 +16,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays.threads import one_blas_thread
-
-# Singular values and eigenvalues below these fractions of the largest are raised to them: real data
-# has negative ones.
-_LEAST_SINGULAR = 1e-3
-_LEAST_EIGENVALUE = 3e-3
+from latensor.estimation.homogeneous import LEAST_EIGENVALUE, LEAST_SINGULAR, inverse_above
 
 Cross = Mapping[tuple[int, int], Any]
 
@@ -76,13 +72,14 @@ def view_maps(cross: Cross, rank: int, exact: bool = False) -> ViewMaps:
         values = np.array(
             [np.linalg.svd(inner[pair], compute_uv=False) for pair in ((0, 1), (0, 2), (1, 2))]
         ).reshape(3, rank)
-        first = inner[1, 2] @ _inverse(inner[0, 2], exact)
-        third = inner[1, 0] @ _inverse(inner[2, 0], exact)
+        fraction = 0.0 if exact else LEAST_SINGULAR
+        first = inner[1, 2] @ inverse_above(inner[0, 2], fraction)[0]
+        third = inner[1, 0] @ inverse_above(inner[2, 0], fraction)[0]
         second = third @ inner[2, 1]
         eigenvalues, vectors = np.linalg.eigh((second + second.T) / 2)
         if rank:
             magnitudes = np.abs(eigenvalues)
-            least = 0.0 if exact else _LEAST_EIGENVALUE
+            least = 0.0 if exact else LEAST_EIGENVALUE
             eigenvalues = np.maximum(magnitudes, max(least * magnitudes.max(), 1e-300))
         whitening = vectors / np.sqrt(eigenvalues)
         maps = (
@@ -91,16 +88,3 @@ def view_maps(cross: Cross, rank: int, exact: bool = False) -> ViewMaps:
             frames[2] @ third.T @ whitening,
         )
     return ViewMaps(maps, values)
-
-
-def _inverse(matrix: Any, exact: bool) -> Any:
-    left, values, right = np.linalg.svd(matrix)
-    if len(values):
-        least = 0.0 if exact else _LEAST_SINGULAR
-        values = np.maximum(values, max(least * values[0], 1e-300))
-    return (right.T / values) @ left.T
-
-
-def symmetrized(third: Any) -> Any:
-    """The mean of a tensor (r, r, r) over the six orders of its modes."""
-    return sum(third.transpose(order) for order in permutations(range(3))) / 6

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 FULL, TIED, DIAG, SPHERICAL = "full", "tied", "diag", "spherical"
+LOG_TWO_PI = float(np.log(2 * np.pi))
 COVARIANCE_TYPES = (FULL, TIED, DIAG, SPHERICAL)
 
 
@@ -41,6 +42,13 @@ def as_diagonals(kind: str, covariances: Any, width: int) -> Any:
     if kind == DIAG:
         return covariances
     return np.broadcast_to(covariances[:, None], (len(covariances), width))
+
+
+def of_components(kind: str, covariances: Any, count: int, width: int) -> Any:
+    """Of every component: matrices (k, d, d) of full and tied ones, variances (k, d) else."""
+    if kind in (FULL, TIED):
+        return as_matrices(kind, covariances, count, width)
+    return as_diagonals(kind, covariances, width)
 
 
 def shape_of(kind: str, count: int, width: int) -> tuple[int, ...]:

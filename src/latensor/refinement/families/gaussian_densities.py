@@ -12,6 +12,7 @@ from latensor.moments.batch import Batch
 from latensor.refinement.families.covariances import (
     DIAG,
     FULL,
+    LOG_TWO_PI,
     SPHERICAL,
     TIED,
     as_diagonals,
@@ -23,7 +24,6 @@ from latensor.refinement.families.covariances import (
 from latensor.refinement.families.missing import Conditionals, Patterns
 from latensor.value_files import storable
 
-_LOG_TWO_PI = float(np.log(2 * np.pi))
 # Rows worked on at a time: products and responsibilities stay in the cache.
 _BLOCK = 2048
 # In whitened coordinates the linear form of the density loses 16 digits over this; below, the
@@ -135,7 +135,7 @@ class Densities:
         if self.kind in (FULL, TIED):
             self.lower = cholesky(state.covariances)
             logs = 2 * np.log(np.diagonal(self.lower, axis1=-2, axis2=-1)).sum(axis=-1)
-            self.constants = self.logs - (self.width * _LOG_TWO_PI + logs) / 2
+            self.constants = self.logs - (self.width * LOG_TWO_PI + logs) / 2
             self.inverse = inverse_factors(self.lower)
             self.narrow = bool(np.diagonal(self.lower, axis1=-2, axis2=-1).min() ** 2 < _NARROW)
             self._joined: Any = None
@@ -186,7 +186,7 @@ class Densities:
         """The coefficients (m, k) of the joint log densities in the products of a row."""
         if self._natural is None and self.kind != FULL:
             precisions, means = 1 / self.variances, self.state.means
-            entries = _LOG_TWO_PI + np.log(self.variances) + means**2 * precisions
+            entries = LOG_TWO_PI + np.log(self.variances) + means**2 * precisions
             halves = -precisions.T[:1] / 2 if self.kind == SPHERICAL else -precisions.T / 2
             constants = self.logs - entries.sum(axis=1) / 2
             self._natural = np.vstack([(means * precisions).T, halves, constants])
@@ -215,7 +215,7 @@ class Densities:
 
     def _diagonal(self, points: Points) -> Any:
         means, precisions = self.state.means, 1 / self.variances
-        entries = -(_LOG_TWO_PI + np.log(self.variances)) / 2
+        entries = -(LOG_TWO_PI + np.log(self.variances)) / 2
         if self.narrow:
             logs = np.empty((len(points), self.count))
             for j, (mean, precision) in enumerate(zip(means, precisions, strict=True)):

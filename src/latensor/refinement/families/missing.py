@@ -18,9 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from latensor.refinement.families.covariances import cholesky
+from latensor.refinement.families.covariances import LOG_TWO_PI, cholesky, inverse_factors
 
-_LOG_TWO_PI = float(np.log(2 * np.pi))
 # Numbers in the matrices (patterns, k, d, d) that are made at a time.
 _MOST_NUMBERS = 2_000_000
 
@@ -87,7 +86,8 @@ class Conditionals:
         filled = covariances[None] * both + apart
         lower = cholesky(filled)
         logs = 2 * np.log(np.diagonal(lower, axis1=-2, axis2=-1)).sum(axis=-1)
-        precisions = np.linalg.inv(filled) * both
+        roots = inverse_factors(lower)
+        precisions = (roots @ np.swapaxes(roots, -1, -2)) * both
         order = np.argsort(~masks, axis=1, kind="stable")
         return Conditionals(order, masks.sum(axis=1), np.ascontiguousarray(precisions), logs)
 
@@ -97,7 +97,7 @@ class Conditionals:
 
         result = np.empty((len(points), len(means)))
         squared_distances(points, index, self.observed, self.counts, means, self.precisions, result)
-        constants = -(self.counts[:, None] * _LOG_TWO_PI + self.log_determinants) / 2
+        constants = -(self.counts[:, None] * LOG_TWO_PI + self.log_determinants) / 2
         result *= -0.5
         result += constants[index]
         return result

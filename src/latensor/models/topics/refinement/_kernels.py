@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 
 from latensor.arrays._kernels import compiled
@@ -26,11 +25,6 @@ _VECTOR = {"reassoc", "contract", "nsz", "arcp", "nnan"}
 # Steps of one document go ahead by half of the last: an error of 1 % after 10 steps instead of 20
 # (0.7 overshoots).
 _AHEAD = 0.5
-
-
-def thread_count() -> int:
-    """How many threads the caller allows: `numba.set_num_threads` or NUMBA_NUM_THREADS."""
-    return int(numba.get_num_threads())
 
 
 @compiled(set())

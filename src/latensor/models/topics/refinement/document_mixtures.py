@@ -10,7 +10,6 @@ from latensor.arrays import check_positive_int
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.refinement.documents import (
     Documents,
-    Workers,
     padded,
     read_documents,
     read_prior,
@@ -53,10 +52,8 @@ def topic_mixtures(
     topics = read_topics(topics)
     prior = read_prior(alpha, len(topics), "alpha", topics.dtype)
     documents = read_documents(counts, topics.shape[1], topics.dtype)
-    with Workers(n_threads) as workers:
-        expected = expected_topic_counts(
-            documents, padded(topics.T, topics.dtype), prior, max_iter, tol, workers
-        )
+    table = padded(topics.T, topics.dtype)
+    expected = expected_topic_counts(documents, table, prior, max_iter, tol, n_threads)
     mixtures = expected[:, : len(topics)] + prior
     mixtures /= mixtures.sum(axis=1, keepdims=True)
     return mixtures
@@ -68,7 +65,7 @@ def expected_topic_counts(
     prior: Any,
     max_iter: int,
     tol: float,
-    workers: Workers,
+    n_threads: int | None,
     expected: Any = None,
 ) -> Any:
     """(n, w) expected tokens on each topic, for a (V, w) table of probabilities of words.
@@ -98,7 +95,7 @@ def expected_topic_counts(
             expected,
         )
 
-    workers.run(fill, documents.parts())
+    documents.each_part(fill, n_threads)
     return expected
 
 

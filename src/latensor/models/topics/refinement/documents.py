@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Self
@@ -13,6 +11,7 @@ import numpy as np
 import scipy.sparse
 
 from latensor.arrays import check_positive_int
+from latensor.arrays.threads import run_tasks, thread_count
 from latensor.exceptions import InvalidInputError
 
 # A part smaller than this many nonzeros costs more in waking a thread than it saves.
@@ -120,6 +119,10 @@ class Documents:
         draw_tokens(self.starts, self.words, self.counts, self.keys(seed), sizes, out)
         return out
 
+    def each_part(self, function: Any, n_threads: int | None) -> None:
+        """Call a function with the first and last document of every part, in threads."""
+        run_tasks(function, self.parts(), checked_threads(n_threads))
+
     def parts(self, most: int = _MOST_PARTS) -> list[tuple[int, int]]:
         """Runs of documents of about equal work, by sizes and never by threads."""
         stop = len(self)
@@ -131,6 +134,11 @@ class Documents:
         inner = np.searchsorted(self.starts[:stop], wanted)
         edges = np.unique(np.concatenate([[0], inner, [stop]]))
         return [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
+
+
+def checked_threads(n_threads: int | None) -> int:
+    """So many threads, or as many as there are processors for None."""
+    return thread_count() if n_threads is None else check_positive_int(n_threads, "n_threads")
 
 
 def padded_width(n_topics: int, lanes: int = _LANES) -> int:
@@ -145,34 +153,6 @@ def padded(rows: Any, dtype: Any, width: int | None = None) -> Any:
     out = np.zeros((*rows.shape[:-1], width), dtype)
     out[..., : rows.shape[-1]] = rows
     return out
-
-
-class Workers:
-    """A few threads that take parts of the work in turn; compiled loops hold no lock.
-
-    Threads of Python rather than Numba's: Numba's fallback threading layer ends the process when
-    two threads call it at once, and its number of threads is a setting of the whole process.
-    """
-
-    def __init__(self, n_threads: int | None) -> None:
-        from latensor.models.topics.refinement._kernels import thread_count
-
-        wanted = thread_count() if n_threads is None else check_positive_int(n_threads, "n_threads")
-        self._pool = ThreadPoolExecutor(wanted) if wanted > 1 else None
-
-    def run(self, function: Callable[..., Any], tasks: Iterable[tuple[Any, ...]]) -> list[Any]:
-        """The results of `function(*task)` for every task, in order."""
-        tasks = list(tasks)
-        if self._pool is None or len(tasks) == 1:
-            return [function(*task) for task in tasks]
-        return [done.result() for done in [self._pool.submit(function, *task) for task in tasks]]
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=True, cancel_futures=True)
 
 
 def read_topics(topics: object) -> Any:

@@ -10,7 +10,6 @@ import numpy as np
 from latensor.models.topics.refinement.document_mixtures import expected_topic_counts
 from latensor.models.topics.refinement.documents import (
     Documents,
-    Workers,
     padded,
     read_documents,
     read_prior,
@@ -91,11 +90,10 @@ class Completing:
         """
         table = self._table
         prior = read_prior(alpha, self._n_topics, "alpha", table.dtype)
-        with Workers(self._n_threads) as workers:
-            self._expected = expected_topic_counts(
-                self._known, table, prior, _MAX_ITER, _TOLERANCE, workers, self._expected
-            )
-            scores = log_likelihoods(self._scored, table, prior, self._expected, workers)
+        self._expected = expected_topic_counts(
+            self._known, table, prior, _MAX_ITER, _TOLERANCE, self._n_threads, self._expected
+        )
+        scores = log_likelihoods(self._scored, table, prior, self._expected, self._n_threads)
         return Completion(scores, self._scored.lengths)
 
 
@@ -106,7 +104,7 @@ def halves(documents: Documents, seed: int) -> tuple[Documents, Documents]:
 
 
 def log_likelihoods(
-    documents: Documents, table: Any, prior: Any, expected: Any, workers: Workers
+    documents: Documents, table: Any, prior: Any, expected: Any, n_threads: int | None
 ) -> Any:
     """(n,) log-likelihoods of documents with (n, w) expected topic counts known from elsewhere."""
     from latensor.models.topics.refinement._kernels import score_documents
@@ -129,5 +127,5 @@ def log_likelihoods(
             out,
         )
 
-    workers.run(score, documents.parts())
+    documents.each_part(score, n_threads)
     return out

@@ -14,7 +14,7 @@ import numpy as np
 import scipy
 
 from latensor.arrays import Array
-from latensor.models.topics.refinement.documents import Documents, Workers
+from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.refinement.word_by_word.fractions import ascending, distinct
 
 # Draws for a document: the noise is a fifth above that of 128; with 8 it is twice as large.
@@ -68,8 +68,7 @@ class MarginalLikelihood:
                 found,
             )
 
-        with Workers(self._n_threads) as workers:
-            workers.run(score, documents.parts())
+        documents.each_part(score, self._n_threads)
         return np.asarray(found * documents.weights)
 
 

@@ -10,7 +10,6 @@ from latensor.arrays import Array
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.refinement.documents import (
     Documents,
-    Workers,
     padded,
     read_documents,
     read_topics,
@@ -45,8 +44,7 @@ def topic_posteriors(
         # Which words follow is not asked for: one row that nobody reads takes them.
         _fill(documents, table, log_fractions, first, last, posteriors, None, np.zeros(len(array)))
 
-    with Workers(n_threads) as workers:
-        workers.run(find, documents.parts())
+    documents.each_part(find, n_threads)
     return posteriors
 
 

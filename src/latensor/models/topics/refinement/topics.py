@@ -16,7 +16,6 @@ from latensor.arrays import Array, check_positive_int
 from latensor.exceptions import InvalidInputError
 from latensor.models.topics.refinement.documents import (
     Documents,
-    Workers,
     padded,
     read_documents,
     read_prior,
@@ -114,31 +113,30 @@ def refine_topics(
     n_tokens = max(documents.n_tokens, 1.0)
     k, n_words = start.shape
     history: list[float] = []
-    with Workers(n_threads) as workers:
-        left_out = left_out_fraction(documents.n_tokens, start.size)
-        fractions = WordFractions(documents, prior, float(word_prior), left_out, workers)
-        # As if each topic had an equal part of the tokens, with the prior.
-        each = n_tokens / k
-        begun = (start * each + word_prior) / (each + word_prior * n_words)
-        fractions.begin(padded(begun.T, start.dtype, fractions.width))
-        status = f"{most} passes made"
-        while len(history) < most:
-            value = fractions.renew(_SPEED if history else 1.0) / n_tokens
-            history.append(float(np.exp(-value)))
-            if callback is not None and callback(len(history)):
-                status = f"stopped by the callback after {len(history)} passes"
-                break
-            if passes == "auto" and is_over(history):
-                status = f"words gained no more after pass {len(history)}"
-                break
-        fractions.balance()
-        found = fractions.table[:, :k] - fractions.table.dtype.type(word_prior)
-        return RefinedTopics(
-            np.ascontiguousarray(fractions.probabilities()[:, :k].T),
-            np.ascontiguousarray(np.maximum(found, 0).T),
-            np.array(history),
-            status,
-        )
+    left_out = left_out_fraction(documents.n_tokens, start.size)
+    fractions = WordFractions(documents, prior, float(word_prior), left_out, n_threads)
+    # As if each topic had an equal part of the tokens, with the prior.
+    each = n_tokens / k
+    begun = (start * each + word_prior) / (each + word_prior * n_words)
+    fractions.begin(padded(begun.T, start.dtype, fractions.width))
+    status = f"{most} passes made"
+    while len(history) < most:
+        value = fractions.renew(_SPEED if history else 1.0) / n_tokens
+        history.append(float(np.exp(-value)))
+        if callback is not None and callback(len(history)):
+            status = f"stopped by the callback after {len(history)} passes"
+            break
+        if passes == "auto" and is_over(history):
+            status = f"words gained no more after pass {len(history)}"
+            break
+    fractions.balance()
+    found = fractions.table[:, :k] - fractions.table.dtype.type(word_prior)
+    return RefinedTopics(
+        np.ascontiguousarray(fractions.probabilities()[:, :k].T),
+        np.ascontiguousarray(np.maximum(found, 0).T),
+        np.array(history),
+        status,
+    )
 
 
 def _counted(counts: Any, topics: Array, weights: Any) -> Documents:

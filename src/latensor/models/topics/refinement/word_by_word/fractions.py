@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.models.topics.refinement.documents import Documents, Workers, padded, padded_width
+from latensor.arrays.threads import run_tasks
+from latensor.models.topics.refinement.documents import (
+    Documents,
+    checked_threads,
+    padded,
+    padded_width,
+)
 
 # Groups of documents and words: so many threads can work at once. Each group visits every document
 # once a pass, which short documents feel: they are grouped only where passes take long.
@@ -38,7 +44,7 @@ class WordFractions:
     document_prior : (k,) a
     word_prior : float, b
     left_out : float, the part of its own fraction that a word's count is judged without
-    workers : Workers
+    n_threads : int or None, for all processors
     """
 
     def __init__(
@@ -47,9 +53,9 @@ class WordFractions:
         document_prior: Any,
         word_prior: float,
         left_out: float,
-        workers: Workers,
+        n_threads: int | None,
     ) -> None:
-        self._documents, self._workers = documents, workers
+        self._documents, self._n_threads = documents, checked_threads(n_threads)
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
         self.width = table_width(self.n_topics)
@@ -83,7 +89,7 @@ class WordFractions:
                 self._fractions,
             )
 
-        self._workers.run(begin, documents.parts())
+        documents.each_part(begin, self._n_threads)
         # A column for every word of every document, with one entry: no loop to compile.
         entries = (documents.amounts, documents.words, np.arange(documents.n_nonzeros + 1))
         counted = scipy.sparse.csc_array(entries, shape=(len(self.table), documents.n_nonzeros))
@@ -131,7 +137,7 @@ class WordFractions:
                 )
 
             numbered = [(*task, number) for number, task in enumerate(tasks)]
-            likelihood += sum(self._workers.run(renew, numbered))
+            likelihood += sum(run_tasks(renew, numbered, self._n_threads))
             sums = sums + changes.sum(axis=0)
         return likelihood
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from latensor.models.ica.dependence import serial_dependence
+from latensor.diagnostics.serial_dependence import serial_dependence
 
 
 def slow(rng, n, correlations):
