@@ -346,6 +346,21 @@ def test_noise_that_is_no_gaussian_is_not_two_regressions(kind):
     assert ("stable" in verdicts) == (kind == "parallel")
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_outliers_that_take_a_component_are_told(seed):
+    # One-sided errors of 1 % of the targets had been a stable third regression.
+    planted = make_regressions(10_000, 5, 3, noise=0.2, random_state=seed)
+    rng = np.random.default_rng(seed)
+    y = planted.y + (rng.random(10_000) < 0.01) * (40 + 20 * rng.standard_normal(10_000))
+    spoilt = lt.MixtureOfRegressions(3, random_state=0).fit(planted.X, y).certificate_
+    assert spoilt.verdict != "stable"
+    assert "Outliers:" in str(spoilt)
+    assert spoilt.widest > 10
+    clean = lt.MixtureOfRegressions(3, random_state=0).fit(planted.X, planted.y).certificate_
+    assert clean.verdict == "stable"
+    assert 0 < clean.widest < 1
+
+
 def test_the_worth_of_a_component_is_what_the_likelihood_loses():
     made = lt.datasets.make_regressions(2000, 4, 2, random_state=0)
     two, one = (lt.MixtureOfRegressions(k, random_state=0).fit(made.X, made.y) for k in (2, 1))

@@ -9,8 +9,14 @@ import numpy as np
 
 from latensor.arrays._kernels import compiled
 
-# Posteriors below the rounding of the largest one, log 2^-52, are not counted.
-_NEGLIGIBLE = -52 * log(2.0)
+# Posteriors below half of the digits of the largest one, log 2^-26, are left out.
+_NEGLIGIBLE = 26 * log(2.0)
+# Sets of causes that are looked beyond before those that are left out are larger: twice as many
+# digits after each so many. Where causes overlap in dense rows (20 of a prior of .15, 37 % ones)
+# 64, 256 and 1,024 leave out .0021, .0002 and .0000 nat per row in 62, 92 and 115 us.
+_LOOKED_BEYOND = 256
+# What the logarithm of a posterior may exceed that of its unit by.
+_LARGE = 300.0
 
 
 @compiled()
@@ -39,13 +45,20 @@ def third_interactions(ratios: Any, variances: Any, skews: Any, out: Any) -> Non
 
 
 @compiled(fastmath={"contract", "nnan", "nsz"})
-def count_states(
-    starts: Any, features: Any, weights: Any, odds: Any, base: Any, counts: Any, lit: Any
-) -> float:
-    """Posteriors of hidden states, summed over rows: all of them, and those with a feature on.
+def go_through_states(
+    starts: Any,
+    features: Any,
+    weights: Any,
+    odds: Any,
+    base: Any,
+    states: Any,
+    posterior: Any,
+    logs: Any,
+    lit: Any,
+) -> None:
+    """Posteriors of all states of few causes.
 
-    log P(h, x) = base_h + sum of odds_ih over the features i that are on. Few states have a
-    posterior above rounding: only these are exponentiated and counted.
+    log P(h, x) = base_h + sum of odds_ih over the features i that are on.
 
     Parameters
     ----------
@@ -53,39 +66,218 @@ def count_states(
     weights : (n,)
     odds : (d, s)
     base : (s,)
-    counts : (s,), to which the posteriors are added
+    states : (s, k), zeros and ones
+    posterior, logs : (n, k) and (n,), into which P(cause active | x) and log P(x) are written
     lit : (s, d), to which the posteriors of rows with a feature on are added
+    """
+    n_states, k = states.shape
+    values = np.empty(n_states)
+    for row in range(len(weights)):
+        first, last = starts[row], starts[row + 1]
+        for state in range(n_states):
+            values[state] = base[state]
+        for place in range(first, last):
+            for state in range(n_states):
+                values[state] += odds[features[place], state]
+        largest = values[0]
+        for state in range(1, n_states):
+            largest = max(largest, values[state])
+        summed, least = 0.0, largest - 2 * _NEGLIGIBLE
+        for state in range(n_states):
+            values[state] = exp(values[state] - largest) if values[state] >= least else 0.0
+            summed += values[state]
+        logs[row] = largest + log(summed)
+        for j in range(k):
+            posterior[row, j] = 0.0
+        for state in range(n_states):
+            if values[state] == 0:
+                continue
+            fraction = values[state] / summed
+            for j in range(k):
+                posterior[row, j] += fraction * states[state, j]
+            for place in range(first, last):
+                lit[state, features[place]] += weights[row] * fraction
+
+
+@compiled(fastmath={"contract", "nnan", "nsz"})
+def _explained(off: Any, on: Any, keep: Any, product: Any, total: Any) -> None:
+    """Log P(features on | a set and one more cause), for every cause, into total.
+
+    Parameters
+    ----------
+    off : (d,), P(feature off | the set), of the features that are on
+    on : the features that are on
+    keep : (d, k), P(cause j leaves feature i off)
+    product, total : (k,), memory
+    """
+    k = keep.shape[1]
+    for j in range(k):
+        product[j], total[j] = 1.0, 0.0
+    for place in range(len(on)):
+        for j in range(k):
+            product[j] *= 1 - off[place] * keep[on[place], j]
+        # Factors are at least 1e-9: so many of them do not underflow.
+        if place % 32 == 31 or place == len(on) - 1:
+            for j in range(k):
+                total[j] += log(product[j])
+                product[j] = 1.0
+
+
+@compiled(fastmath={"contract", "nnan", "nsz"})
+def search_states(
+    starts: Any,
+    features: Any,
+    weights: Any,
+    keep: Any,
+    quiet: Any,
+    linear: Any,
+    alone: Any,
+    posterior: Any,
+    logs: Any,
+    lit: Any,
+    leaked: Any,
+) -> float:
+    """Posteriors of the states of many causes: all that are not negligible, by branch and bound.
+
+    With S the set of active causes, log P(S, x) = a sum over S + sum of log(1 - P(i off | S)) over
+    the features i that are on: submodular in S, as log(1 - e^-z) is concave. So what a cause adds
+    to a set bounds what it adds to any larger one, and a set is looked beyond only if that, over
+    all causes that may still come, can lead to a posterior that counts.
+
+    Parameters
+    ----------
+    starts, features : (n + 1,) and (nnz,), the features of row r are starts[r] : starts[r + 1]
+    weights : (n,)
+    keep, quiet : (d, k) and (d,), P(i off) given one cause, and given none
+    linear : (d + 1, k + 2): rows of features are what one that is on adds to the sum of cause j,
+        to log P(no cause, x), and to the part of this that features on have; the last row is that
+        of a sample without a feature on
+    alone : (d + 1, k), the same for log P(one cause, x) - log P(no cause, x)
+    posterior, logs : (n, k) and (n,), into which P(cause active | x) and log P(x) are written
+    lit, leaked : (d, k) and (d,), to which sum_S P(S | x) / P(on | S) is added, over the sets with
+        a cause and over all
 
     Returns
     -------
-    the log-likelihood of all rows
+    the weight of the rows in which more than negligible posteriors were left out
     """
-    n_states = len(base)
-    logs = base.copy()
-    kept, values = np.empty(n_states, dtype=np.int64), np.empty(n_states)
-    total = 0.0
+    d, k = keep.shape
+    longest = 0
     for row in range(len(weights)):
-        first, last = starts[row], starts[row + 1]
-        logs[:] = base
-        for place in range(first, last):
-            given = odds[features[place]]
-            for state in range(n_states):
-                logs[state] += given[state]
-        largest = logs[0]
-        for state in range(1, n_states):
-            largest = max(largest, logs[state])
-        n_kept, summed, least = 0, 0.0, largest + _NEGLIGIBLE
-        for state in range(n_states):
-            if logs[state] > least:
-                kept[n_kept] = state
-                n_kept += 1
-        for chosen in range(n_kept):
-            values[chosen] = exp(logs[kept[chosen]] - largest)
-            summed += values[chosen]
-        total += weights[row] * (largest + log(summed))
-        for chosen in range(n_kept):
-            state, fraction = kept[chosen], weights[row] * values[chosen] / summed
-            counts[state] += fraction
-            for place in range(first, last):
-                lit[state, features[place]] += fraction
-    return total
+        longest = max(longest, starts[row + 1] - starts[row])
+    # One level for every cause of a set: P(off | set), 1 / P(on | set) times the posteriors of
+    # the set and of those beyond, and the causes that may come next with what each adds.
+    off, inverse = np.empty((k + 1, longest)), np.empty((k + 1, longest))
+    value, seen, mass = np.empty(k + 1), np.empty(k + 1), np.empty(k + 1)
+    added, causes = np.empty((k + 1, k)), np.empty((k + 1, k), dtype=np.int64)
+    first, size = np.empty(k + 1, dtype=np.int64), np.empty(k + 1, dtype=np.int64)
+    more, latest = np.empty(k + 1), np.empty(k + 1, dtype=np.int64)
+    sums, gains, product = np.empty(k + 2), np.empty(k), np.empty(k)
+    chance, fired = np.empty(k), np.empty((k, longest))
+    left_out = 0.0
+    for row in range(len(weights)):
+        on = features[starts[row] : starts[row + 1]]
+        width = len(on)
+        for j in range(k + 2):
+            sums[j] = linear[d, j]
+        for j in range(k):
+            gains[j], chance[j], causes[0, j] = alone[d, j], 0.0, j
+        for place in range(width):
+            off[0, place] = quiet[on[place]]
+            for j in range(k + 2):
+                sums[j] += linear[on[place], j]
+            for j in range(k):
+                gains[j] += alone[on[place], j]
+        value[0], seen[0] = sums[k], sums[k + 1]
+        best = value[0]
+        for j in range(k):
+            best = max(best, value[0] + gains[j])
+        unit, digits, n_beyond = best, _NEGLIGIBLE, 0
+        level, is_new, size[0] = 0, True, k
+        while True:
+            if is_new:
+                is_new = False
+                mass[level] = exp(value[level] - unit)
+                for place in range(width):
+                    inverse[level, place] = mass[level] / (1 - off[level, place])
+                if size[level]:
+                    n_beyond += 1
+                    if n_beyond % _LOOKED_BEYOND == 0:
+                        digits /= 2
+                    if level:
+                        _explained(off[level], on, keep, product, gains)
+                        for j in range(k):
+                            gains[j] += sums[j] - seen[level]
+                total = 0.0
+                for place in range(size[level]):
+                    gain = gains[causes[level, place]]
+                    added[level, place] = gain
+                    total += max(gain, 0.0)
+                    best = max(best, value[level] + gain)
+                more[level], first[level] = total, 0
+            # The cause that adds most, and the most that any set beyond can have.
+            gain, place = -np.inf, 0
+            for other in range(first[level], size[level]):
+                if added[level, other] > gain:
+                    gain, place = added[level, other], other
+            if first[level] == size[level] or (
+                value[level] + max(more[level], gain) < best - digits
+            ):
+                if level == 0:
+                    break
+                level -= 1
+                j = latest[level]
+                if chance[j] == 0:
+                    for place in range(width):
+                        fired[j, place] = 0.0
+                chance[j] += mass[level + 1]
+                mass[level] += mass[level + 1]
+                for place in range(width):
+                    inverse[level, place] += inverse[level + 1, place]
+                    fired[j, place] += inverse[level + 1, place]
+                continue
+            j = causes[level, place]
+            added[level, place] = added[level, first[level]]
+            causes[level, place] = causes[level, first[level]]
+            first[level] += 1
+            more[level] -= max(gain, 0.0)
+            beyond = value[level] + gain
+            if beyond + more[level] < best - digits:
+                continue
+            if beyond > unit + _LARGE:
+                scale, unit = exp(unit - beyond), beyond
+                for other in range(level + 1):
+                    mass[other] *= scale
+                    for place in range(width):
+                        inverse[other, place] *= scale
+                for other in range(k):
+                    chance[other] *= scale
+                    for place in range(width):
+                        fired[other, place] *= scale
+            latest[level] = j
+            value[level + 1] = beyond
+            seen[level + 1] = seen[level] + gain - sums[j]
+            for place in range(width):
+                off[level + 1, place] = off[level, place] * keep[on[place], j]
+            n_next = 0
+            for other in range(first[level], size[level]):
+                # No cause adds more than if all features that are on were certain.
+                cause = causes[level, other]
+                most = min(added[level, other], sums[cause] - seen[level + 1])
+                if beyond + min(most, 0.0) + more[level] >= best - digits:
+                    causes[level + 1, n_next] = cause
+                    n_next += 1
+            level, is_new = level + 1, True
+            size[level] = n_next
+        logs[row] = unit + log(mass[0])
+        if n_beyond >= _LOOKED_BEYOND:
+            left_out += weights[row]
+        scale = weights[row] / mass[0]
+        for place in range(width):
+            leaked[on[place]] += scale * inverse[0, place]
+        for j in range(k):
+            posterior[row, j] = chance[j] / mass[0]
+            if chance[j] > 0:
+                for place in range(width):
+                    lit[on[place], j] += scale * fired[j, place]
+    return left_out

@@ -30,7 +30,7 @@ from latensor.estimation.samples import in_library_of
 from latensor.models.networks.bif import write_bif
 from latensor.models.networks.binary_rows import BinaryRows
 from latensor.models.networks.noisy_or_certificate import NoisyOrCertificate
-from latensor.models.networks.noisy_or_family import NoisyOrFamily, left_out
+from latensor.models.networks.noisy_or_family import NoisyOrFamily
 from latensor.models.networks.noisy_or_model import NoisyOrModel
 from latensor.models.networks.noisy_or_read_off import CERTAIN, NoisyOrState
 from latensor.moments.batch import Batch, Kind
@@ -53,7 +53,7 @@ class NoisyOrNetwork(
     feature i on with probability F_ji, whatever else happens; a leak does so without a cause. The
     logs of how often features are off together are sums over causes: pairs and triples of them
     give all parameters by a tensor decomposition, without restarts, and EM goes on from there over
-    the states with few active causes (all states up to eight causes).
+    all states of the causes whose posterior counts.
 
     Parameters
     ----------
@@ -193,6 +193,7 @@ class NoisyOrNetwork(
     def _certificate(self, answer: Answer[Any], state: NoisyOrState) -> NoisyOrCertificate:
         found, unknown = answer.evidence["found"], float("nan")
         moments_only = answer.statistics is None
+        sums = None if answer.statistics is None else answer.statistics.seen()
         lengths = np.linalg.norm(state.components, axis=1, keepdims=True)
         units = state.components / np.maximum(lengths, 1e-300)
         cosines = units @ units.T - 2 * np.eye(len(units))
@@ -206,7 +207,7 @@ class NoisyOrNetwork(
             spectrum=() if found is None else found.spectrum,
             largest_prior=float(state.prior.max()),
             ones=answer.evidence["ones"],
-            left_out=left_out(state.prior),
+            left_out=0.0 if sums is None else sums["left_out"] / sums["weight"],
             similarity=float(cosines.max()),
             weakest=float(state.components.max(axis=1).min()),
             constant_features=answer.evidence["constant"],

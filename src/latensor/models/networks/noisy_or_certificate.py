@@ -20,7 +20,7 @@ from latensor.diagnostics.mixture_certificate import DOUBTFUL_OFF_DIAGONAL, NOIS
 from latensor.value_files import storable
 
 _LARGE_PRIOR, _MANY_ONES = 0.2, 0.3
-# The prior probability of states left out that no longer is a small bias.
+# The fraction of rows with states left out that no longer is a small bias.
 _MUCH_LEFT_OUT = 0.01
 # Two causes with a larger cosine are hardly told apart; with a smaller effect one does nothing.
 _ALIKE, _WITHOUT_EFFECT = 0.95, 0.05
@@ -41,7 +41,7 @@ class NoisyOrCertificate(Findings):
     gap : float, the eigenvalue of the weakest cause over the largest that noise gives
     largest_prior : float
     ones : float, the fraction of entries that are on
-    left_out : float, the prior probability of states with more active causes than EM goes through
+    left_out : float, the fraction of rows of which states that count were left out by EM
     similarity : float, the largest cosine between two causes
     weakest : float, the largest probability of the cause that does least
     constant_features : columns that do not vary
@@ -124,10 +124,10 @@ class NoisyOrCertificate(Findings):
         if self.method == "moments":
             return None
         if self.left_out == 0:
-            return GOOD, "all states of the causes are gone through."
+            return GOOD, "all states of the causes that count are gone through."
         text = (
-            f"states with more active causes than EM goes through have a probability of "
-            f"{self.left_out:.2g}."
+            f"{100 * self.left_out:.2g} % of the rows may come from more states of the causes than "
+            "EM goes through."
         )
         return (GOOD if self.left_out < _MUCH_LEFT_OUT else CAUTION), text
 

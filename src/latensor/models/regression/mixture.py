@@ -31,6 +31,7 @@ from latensor.models.regression.mixture_certificate import (
     differs_in_noise_only,
     smallest_gain,
     smallest_logistic_gain,
+    widest_noise,
 )
 from latensor.models.regression.mixture_family import (
     LINKS,
@@ -264,6 +265,9 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
             asked=component_worth(free * k - 1, free * (k - 1) - 1, count),
             noise_only=self.link == "identity"
             and differs_in_noise_only(state.weights, state.coefficients, state.variances, count),
+            widest=0.0
+            if self.link != "identity"
+            else widest_noise(state.weights, state.coefficients, state.variances),
         )
 
     def _family(self) -> tuple[RegressionMixtureFamily, RegressionMixtureState]:

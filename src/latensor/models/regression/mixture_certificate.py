@@ -66,6 +66,8 @@ class RegressionMixtureCertificate(Findings):
     asked : float, what the Bayesian information criterion asks of that gain for a component
     noise_only : bool, whether two components have the same slopes and intercepts so close that
         they are no two modes
+    widest : float, the noise of a component over the standard deviation of all other samples, at
+        most; 0 where there is none
     """
 
     n_components: int
@@ -84,6 +86,7 @@ class RegressionMixtureCertificate(Findings):
     gain: float = float("inf")
     asked: float = 0.0
     noise_only: bool = False
+    widest: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -120,6 +123,15 @@ class RegressionMixtureCertificate(Findings):
         return CAUTION, (
             "two components have the same slopes and intercepts that are no two modes: a single "
             "regression whose noise is skewed or heavy-tailed explains them as well."
+        )
+
+    @finding("Outliers")
+    def _background(self) -> Said | None:
+        if self.widest <= 1:
+            return None
+        return CAUTION, (
+            f"the noise of one component is {self.widest:.3g} times as wide as all other samples: "
+            "it may hold outliers of y, in place of a regression. Take them out."
         )
 
     @finding("Optimum")
@@ -187,6 +199,24 @@ def smallest_gain(weights: np.ndarray, coefficients: np.ndarray, variances: np.n
         loss = (np.log(joined) - fractions @ np.log(noise)) / 2 - told
         smallest = min(smallest, float(total * loss))
     return smallest
+
+
+def widest_noise(weights: np.ndarray, coefficients: np.ndarray, variances: np.ndarray) -> float:
+    """The largest noise of a component over the standard deviation of the samples of all others.
+
+    Parameters
+    ----------
+    weights, variances : (k,)
+    coefficients : (k, 1 + d), intercepts first, of whitened features
+    """
+    widest = 0.0
+    for own in range(len(weights) if len(weights) > 1 else 0):
+        others = np.delete(weights, own) / np.delete(weights, own).sum()
+        means = np.delete(coefficients, own, axis=0)
+        spread = (means**2).sum(axis=1) + np.delete(variances, own)
+        total = others @ spread - (others @ means[:, 0]) ** 2
+        widest = max(widest, float(np.sqrt(variances[own] / total)))
+    return widest
 
 
 def differs_in_noise_only(
