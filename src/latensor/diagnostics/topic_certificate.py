@@ -116,7 +116,8 @@ class TopicCertificate(Findings):
 
     @finding("Data")
     def _data(self) -> Said:
-        text = f"{self.n_documents} documents, effective sample size {self.effective_size:.0f}"
+        documents = counted(self.n_documents, "document")
+        text = f"{documents}, effective sample size {self.effective_size:.0f}"
         if self.n_empty:
             text += f"; {self.n_empty} without words were left out"
         if self.n_short:
