@@ -23,7 +23,9 @@ def texts(tmp_path):
         with gzip.open(tmp_path / f"{number}.jsonl.gz", "wt") as file:
             for i in range(60):
                 words = "apple pear plum" if i % 2 else "steel iron zinc"
-                file.write(json.dumps({"text": f"{words} {words}"}) + "\n")
+                one, other, _ = words.split()
+                more = f" {one}" * (i % 7) + f" {other}" * (i // 7 + number)  # no document twice
+                file.write(json.dumps({"text": f"{words} {words}{more}"}) + "\n")
     return tmp_path / "*.jsonl.gz"
 
 

@@ -140,7 +140,7 @@ def choose_count(run: Run, model: TopicsModel) -> TopicCount:
 def _caps_of_bursts(
     run: Run, model: TopicsModel, units: Batch, halves: list[_Half]
 ) -> Array | None:
-    """What counts are capped at, where that predicts better with any number of topics; else None.
+    """What counts are capped at, where that predicts better in both halves at all numbers; or None.
 
     Topics of the moments alone are never those of capped counts, which follow no model.
     """
@@ -150,18 +150,21 @@ def _caps_of_bursts(
     if model.refine == 0 or len(numbers) < len(_JUDGED_BY) or not is_capped.any():
         return None
     tamed = [_Half(run, model, half.units, max(numbers), caps) for half in halves]
-    found: list[tuple[Evaluation, Evaluation]] = []
+    cut = len(halves[1].units)
     for k in numbers:
         one, plain = (_evaluated(run, model, units, each, k) for each in (tamed, halves))
-        if one is None or plain is None or is_better(plain, one):
+        if one is None or plain is None:
             return None
-        found.append((one, plain))
-    return caps if is_better(*map(_together, zip(*found, strict=True))) else None
+        # Both fits of a half may end in different optima, which all of its documents then show.
+        for part in (slice(cut), slice(cut, None)):
+            if not is_better(_those(one, part), _those(plain, part)):
+                return None
+    return caps
 
 
-def _together(found: tuple[Evaluation, ...]) -> Evaluation:
-    """What several numbers of topics say about every document, added up."""
-    return replace(found[0], scores=np.sum([each.scores for each in found], axis=0))
+def _those(found: Evaluation, part: slice) -> Evaluation:
+    """What an evaluation says of some of the documents."""
+    return replace(found, scores=found.scores[part], weights=found.weights[part])
 
 
 def _evaluated(
