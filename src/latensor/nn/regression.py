@@ -29,16 +29,19 @@ from latensor.nn.parts import (
 # Reading or writing an entry costs about as much as this many multiplications in a large product:
 # heads of 64 x 7 x 7 to 512 x 7 x 7 with 10 to 1,000 outputs, batches of 64, one thread of a CPU.
 _ENTRY_COST = 8
+# Samples for which a traced program is planned: a usual batch.
+_TRACED_SAMPLES = 64
 
 
-def contract(x: Any, factors: Sequence[Any]) -> Any:
-    """Multiply the last N dimensions of x (.., d_1, .., d_N) by factors (d_k, R_k)."""
-    # The last dimension first, without a copy; then each next one is moved there.
-    n = len(factors)
-    x = x @ factors[-1]
-    for k in range(n - 2, -1, -1):
-        x = torch.movedim(torch.movedim(x, k - n, -1) @ factors[k], -1, k - n)
-    return x
+def turned(x: Any, factors: Sequence[Any]) -> Any:
+    """Samples (n, d_1 .. d_N) times factors (d_k, R_k) in every mode, as (R_1 .. R_N, n).
+
+    Each product takes the mode that is last and puts it first, where the next finds its own last
+    and nothing has to be moved; the short side stands left, which no BLAS is slow at.
+    """
+    for factor in reversed(factors):
+        x = torch.mm(factor.t().contiguous(), x.reshape(-1, factor.shape[0]).t())
+    return x.reshape(math.prod(f.shape[1] for f in factors), -1)
 
 
 class TensorContraction(torch.nn.Module):  # type: ignore[misc]
@@ -93,7 +96,11 @@ class TensorContraction(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: Any) -> Any:
         """Activations (.., R_1, .., R_N)."""
         check_input(x, self.factors[0], self.in_shape, "TensorContraction")
-        x = contract(x, list(self.factors))
+        x = (
+            turned(x, list(self.factors))
+            .t()
+            .reshape(*x.shape[: -len(self.in_shape)], *self.out_shape)
+        )
         return x if self.bias is None else x + self.bias
 
     def to_dense(self) -> Any:
@@ -157,32 +164,36 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         if method == "tucker":
             self.core = torch.nn.Parameter(torch.empty(self.ranks, **options))
         self.bias = torch.nn.Parameter(torch.empty(self.n_outputs, **options)) if bias else None
-        self._plan = self._cheapest() if method == "tucker" else ""
+        self._work = self._costs() if method == "tucker" else {}
         self.reset_parameters()
 
-    def _cheapest(self) -> str:
-        """How a sample meets Tucker weights for the fewest multiplications and moved entries.
+    def _costs(self) -> dict[str, tuple[int, int]]:
+        """How samples can meet Tucker weights: multiplications and moved entries, once and each.
 
-        "whole": one product with all input factors and the core, (d_1 .. d_N, R_outputs). "joined":
+        "whole": one product with all input factors and the core, (R_outputs, d_1 .. d_N). "joined":
         one with the Kronecker product of all factors but the first, one with the first. "modes":
         one with each factor, the last one first.
         """
         size, (first, *_), ranks = math.prod(self.in_shape), self.in_shape, self.ranks[:-1]
-        rest = math.prod(ranks[1:])
-        core = self.ranks[-1] * (math.prod(ranks) + self.n_outputs)
-        costs = {
-            "whole": size * (self.ranks[-1] + _ENTRY_COST) + self.ranks[-1] * self.n_outputs,
-            "modes": _ENTRY_COST * size + core,
-        }
+        rest, last = math.prod(ranks[1:]), self.ranks[-1]
+        core = last * (math.prod(ranks) + self.n_outputs)
+        spread = last * ranks[0] * (rest + first) * (size // first) + _ENTRY_COST * last * size
+        costs = {"whole": (spread, size * (last + _ENTRY_COST) + last * self.n_outputs)}
         if len(ranks) > 1:
-            costs["joined"] = size * (rest + _ENTRY_COST) + core
-            costs["joined"] += first * rest * (ranks[0] + 2 * _ENTRY_COST)
-        left = size
+            each = size * (rest + _ENTRY_COST) + first * rest * (ranks[0] + 2 * _ENTRY_COST)
+            costs["joined"] = (0, each + core)
+        left, each = size, _ENTRY_COST * size + core
         for d, rank in reversed(list(zip(self.in_shape, ranks, strict=True))):
-            costs["modes"] += left * rank
+            each += left * rank
             left = left // d * rank
-            costs["modes"] += 2 * _ENTRY_COST * left  # written, and moved for the next mode
-        return min(costs, key=lambda plan: costs[plan])
+            each += 2 * _ENTRY_COST * left  # written, and moved for the next mode
+        costs["modes"] = (0, each)
+        return costs
+
+    def _plan(self, n_samples: int) -> str:
+        """The cheapest way for so many samples; a program that is traced is to serve any number."""
+        n = _TRACED_SAMPLES if torch.compiler.is_compiling() else n_samples
+        return min(self._work, key=lambda plan: self._work[plan][0] + n * self._work[plan][1])
 
     def _read_ranks(self, ranks: Any) -> tuple[int, ...]:
         name, sizes = "TensorRegression", (*self.in_shape, self.n_outputs)
@@ -288,7 +299,7 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         if self.method == "cp":
             return factors[-1] @ self._khatri_rao(factors[:-1]).T
         if self.method == "tucker":
-            return factors[-1] @ self._spread(self.core, factors).T
+            return factors[-1] @ self._spread(self.core, factors)
         found = factors[0][0]
         for factor in factors[1:-1]:
             found = torch.tensordot(found, factor, dims=1)
@@ -306,17 +317,19 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
         return dense_linear(self.weight, self.bias)
 
     def _spread(self, core: Any, factors: list[Any]) -> Any:
-        """(d_1 .. d_N, R_outputs): Tucker weights but for the factor of the outputs.
+        """(R_outputs, d_1 .. d_N): Tucker weights but for the factor of the outputs.
 
-        In this order of entries both sides of the product with samples are contiguous in the mode
-        that is left, where products of BLAS take a third of the time of the transposed ones.
+        Stored as `torch.nn.Linear` stores them: products of this side with samples, and their
+        gradients, are the ones that no BLAS is slow at.
         """
         first, *others, _ = factors
-        core = core.reshape(self.ranks[0], -1, self.ranks[-1])
-        if others:
-            rest = self._rest(others)
-            core = torch.bmm(rest.expand(len(core), *rest.shape), core)
-        return torch.mm(first, core.flatten(1)).view(-1, self.ranks[-1])
+        small = core.movedim(-1, 0)
+        if not others:
+            return torch.mm(small, first.t())
+        rest = self._rest(others)
+        small = torch.mm(small.reshape(-1, rest.shape[1]), rest.t())
+        small = small.view(self.ranks[-1], self.ranks[0], -1)
+        return torch.bmm(first.expand(len(small), *first.shape), small).flatten(1)
 
     @staticmethod
     def _rest(factors: list[Any]) -> Any:
@@ -327,17 +340,6 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
             outer = found.reshape(d, 1, r, 1) * factor.reshape(1, e, 1, s)
             found = outer.reshape(d * e, r * s)
         return found
-
-    def _joined(self, rows: Any, core: Any, factors: list[Any]) -> Any:
-        """Samples (n, d_1 .. d_N) by all input factors but the first at once, by it, by the core.
-
-        Gives (R_outputs, n). Each product has the modes that are left in the order of the next.
-        """
-        rest = self._rest(factors[1:-1]).t().contiguous()  # then (R_2 .., n, d_1), (R_1 .., n)
-        small = torch.mm(rest, rows.view(-1, rest.shape[1]).t()).view(-1, self.in_shape[0])
-        core = core.reshape(-1, self.ranks[-1])
-        small = torch.mm(factors[0].t(), small.t()).view(core.shape[0], rows.shape[0])
-        return torch.mm(core.t(), small)
 
     def _factors(self) -> list[Any]:
         """The factors, past `Module.__getattr__` unless one of them is parametrized."""
@@ -355,14 +357,13 @@ class TensorRegression(torch.nn.Module):  # type: ignore[misc]
                 mask = kept_components(self.ranks[k], self.dropout, self.training, x)
                 core = core * mask.reshape(-1, *[1] * (n - k))
             rows = x.reshape(-1, math.prod(self.in_shape))
-            if self._plan == "modes":
-                small = contract(rows.view(-1, *self.in_shape), factors[:-1]).flatten(1)
-                small = small @ core.reshape(-1, self.ranks[-1])
-            elif self._plan == "joined":
-                small = self._joined(rows, core, factors).t()
+            plan, (first, *others, last) = self._plan(rows.shape[0]), factors
+            if plan == "whole":
+                small = torch.mm(self._spread(core, factors), rows.t())
             else:
-                small = torch.mm(rows, self._spread(core, factors))
-            found = functional.linear(small, factors[-1], self.bias)
+                joined = [first, self._rest(others)] if plan == "joined" else factors[:-1]
+                small = torch.mm(core.reshape(-1, self.ranks[-1]).t(), turned(rows, joined))
+            found = functional.linear(small.t(), last, self.bias)
             return found if x.ndim == n + 1 else found.view(*x.shape[:-n], self.n_outputs)
         if self.method == "cp":
             mask = kept_components(self.ranks[0], self.dropout, self.training, x)
