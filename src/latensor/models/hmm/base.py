@@ -27,6 +27,7 @@ from latensor.estimation.parameters import (
 )
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.certificate import HMMCertificate
+from latensor.models.hmm.hmmlearn_door import Monitor
 from latensor.models.hmm.inference import HiddenMarkovInference
 from latensor.models.hmm.model import ROWS_ALONE, ChainModel
 from latensor.models.hmm.moment_starts import MomentStart
@@ -138,6 +139,12 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
         """
         return super().partial_fit(X, lengths, sample_weight)
 
+    @property
+    def monitor_(self) -> Monitor:
+        """How EM went, as hmmlearn tells it: `history`, `iter`, `converged`, `n_iter`, `tol`."""
+        history = (self.history_ * self.certificate_.n_rows).tolist()
+        return Monitor(history, self.n_iter_, bool(self.converged_), self.max_iter, self.tol)
+
     def intervals(
         self,
         X: object,
@@ -218,16 +225,11 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
 
     def _starting_values(self) -> dict[str, Array]:
         """The parameters that were set before fit and that `init_params` leaves alone."""
-        found: dict[str, Array] = {}
-        for letter, name in self._letters.items():
-            if letter in self.init_params:
-                continue
-            if name not in self.__dict__:
-                raise InvalidInputError(
-                    f"init_params={self.init_params!r} leaves {name} to you: set it before fit, or "
-                    f"add {letter!r} to init_params"
-                )
-            found[letter] = np.array(self.__dict__[name], dtype=np.float64)
+        found: dict[str, Array] = {
+            letter: np.array(self.__dict__[name], dtype=np.float64)
+            for letter, name in self._letters.items()
+            if letter not in self.init_params and name in self.__dict__
+        }
         k = self.n_components
         if found and isinstance(k, str):
             raise InvalidInputError("n_components='auto' takes no starting values: give a number")
@@ -270,12 +272,13 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
             "n_iter_": answer.n_iter,
             "converged_": answer.converged if refined else None,
             "history_": np.array(answer.history),
-            "certificate_": _certificate(answer, frame),
+            "certificate_": _certificate(answer, frame, self.n_features_in_),
         }
 
 
-def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
+def _certificate(answer: Answer[Any], frame: Frame, width: int) -> HMMCertificate:
     evidence = answer.evidence
+    assert answer.state is not None
     starts: Sequence[MomentStart] = evidence["starts"]
     name = answer.start
     if answer.statistics is None and starts:
@@ -294,6 +297,8 @@ def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
         n_iter=answer.n_iter,
         converged=None if answer.statistics is None else answer.converged,
         n_rows=round(pairs.n_rows),
+        n_entries=round(pairs.n_rows) * width,
+        n_parameters=answer.state.n_parameters,
         n_sequences=round(pairs.n_sequences),
         constant_features=getattr(frame["code"], "constant", ()),
         dependence=evidence.get("dependence", np.nan),

@@ -55,6 +55,8 @@ class HMMCertificate(Findings):
     rows_alone : float, standard errors by which the states predict rows of other sequences, without
         their order, better than if any two of them were one of any covariance; NaN where that was
         not measured, as with few sequences, whose parts depend on each other
+    n_entries : int, numbers in all rows
+    n_parameters : int, free parameters
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
     """
@@ -73,6 +75,8 @@ class HMMCertificate(Findings):
     dependence: float = float("nan")
     rows_alone: float = float("nan")
     in_halves: int = 0
+    n_entries: int = 0
+    n_parameters: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})
 
     @property
@@ -80,6 +84,15 @@ class HMMCertificate(Findings):
         """What the certificate is about, in a few words."""
         data = f"{counted(self.n_rows, 'row')} in {counted(self.n_sequences, 'sequence')}"
         return f"{counted(self.n_components, 'hidden state')} of {data}"
+
+    @finding("Sample size")
+    def _size(self) -> Said | None:
+        if self.n_parameters <= self.n_entries:
+            return None
+        return BAD, (
+            f"the model has {self.n_parameters} free parameters, the rows only {self.n_entries} "
+            "numbers: lower n_components, or give more rows."
+        )
 
     @finding("Noise")
     def _noise(self) -> Said:

@@ -144,17 +144,13 @@ class HiddenMarkovInference:
 
     def aic(self, X: object, lengths: object = None) -> float:
         """Akaike's criterion, -2 log-likelihood + 2 parameters; lower is better."""
-        return -2 * self.score(X, lengths) + 2 * self._n_parameters()
+        return -2 * self.score(X, lengths) + 2 * self._chain().n_parameters
 
     def bic(self, X: object, lengths: object = None) -> float:
         """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
         check_is_fitted(self)
         n_rows = len(self._read_rows(X, reset=False))
-        return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._n_parameters()
-
-    def _n_parameters(self) -> int:
-        k = len(self.startprob_)
-        return k - 1 + k * (k - 1) + int(self._emission().n_parameters)
+        return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._chain().n_parameters
 
     def _take_chain(self, peer: Any) -> Self:
         """Take over the chain of a fitted model of hmmlearn."""

@@ -318,6 +318,10 @@ class GaussianModel(MixtureModel):
             f"{self.n_features} features: {reason}; use init_params='auto'"
         )
 
+    def order(self, frame: Frame, state: MixtureState) -> Array:
+        given = self.given.means is not None
+        return np.arange(frame["count"]) if given else super().order(frame, state)
+
     def permuted(self, state: MixtureState, order: Array) -> MixtureState:
         if self.covariance_type != TIED:
             return super().permuted(state, order)
