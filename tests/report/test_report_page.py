@@ -315,12 +315,12 @@ def test_text_has_contrast_in_both_schemes(scheme, front, back):
 @pytest.mark.parametrize(
     "value, expected",
     [
-        (percent(0.0), "0%"),
-        (percent(1e-6), "<0.01%"),
-        (percent(0.0005), "0.05%"),
-        (percent(0.0314), "3.1%"),
-        (percent(0.0996), "10%"),
-        (percent(1.0), "100%"),
+        (percent(0.0), "0\N{NO-BREAK SPACE}%"),
+        (percent(1e-6), "<0.01\N{NO-BREAK SPACE}%"),
+        (percent(0.0005), "0.05\N{NO-BREAK SPACE}%"),
+        (percent(0.0314), "3.1\N{NO-BREAK SPACE}%"),
+        (percent(0.0996), "10\N{NO-BREAK SPACE}%"),
+        (percent(1.0), "100\N{NO-BREAK SPACE}%"),
         (number(1234.5), "1,234"),
         (number(0.12345), "0.123"),
         (number(-2.0), "−2"),

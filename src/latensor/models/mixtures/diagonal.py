@@ -122,7 +122,10 @@ class DiagonalModel(GaussianMixtureModel):
             tol = max(1e-12, self.completion / np.sqrt(moment.weight))
             found = read_off(moment, count, rng, self.algorithm, tol)
         state = found.state
-        variances = np.maximum(state.covariances, frame["floor"])
+        scale = np.diag(moment.covariance)
+        # Of every feature in its own unit, as EM has them.
+        floors = np.maximum(self.reg_covar * np.minimum(scale, 1.0), np.finfo(float).eps * scale)
+        variances = np.maximum(state.covariances, np.where(scale > 0, floors, frame["floor"]))
         return replace(found, state=MixtureState(state.weights, state.means, variances))
 
     def notes(self, found: ProductReadOff | None) -> tuple[str, ...]:
