@@ -268,6 +268,7 @@ DESIGNS: dict[str, tuple[Any, Callable[[int], Drawn], bool]] = {
     "topics": (lt.LatentDirichletAllocation, documents(2000, True), True),
     "sources": (lt.ICA, sources(4000, 0.3), True),
     "regressions": (lt.MixtureOfRegressions, regressions(3000), True),
+    "regressions, n 30,000": (lt.MixtureOfRegressions, regressions(30_000), True),
     "noisy-or": (lt.NoisyOrNetwork, causes(8000), True),
     "PCA": (lt.PCA, principal(2000), False),
     "CCA": (lt.CCA, canonical(2000), False),
