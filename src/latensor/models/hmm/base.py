@@ -302,5 +302,6 @@ def _certificate(answer: Answer[Any], frame: Frame, width: int) -> HMMCertificat
         n_sequences=round(pairs.n_sequences),
         constant_features=getattr(frame["code"], "constant", ()),
         dependence=evidence.get("dependence", np.nan),
+        n_observed=evidence.get("n_observed", np.inf),
         rows_alone=getattr(frame.values.get("selection"), "tests", {}).get(ROWS_ALONE, np.nan),
     )

@@ -12,7 +12,8 @@ from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, to_host
 from latensor.datasets.sequences import draw_points, draw_states
-from latensor.estimation.model import Frame
+from latensor.diagnostics.evidence import fewest_observed
+from latensor.estimation.model import Answer, Frame, Search
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, parameter
 from latensor.estimation.run import Run
@@ -134,6 +135,18 @@ class PointModel(ChainModel):
 
     def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
         return {"means": emission.means, "covariances": emission.covariances}
+
+    def evidence(
+        self, frame: Frame, search: Search[HiddenChain], answer: Answer[HiddenChain]
+    ) -> dict[str, Any]:
+        found, units = super().evidence(frame, search, answer), search.sample
+        missing = np.isnan(units.rows.rows)
+        if missing.any():
+            assert answer.state is not None
+            owned = self.responsibilities(frame, answer.state, units)
+            owned = owned * np.sqrt(units.rows.row_weights(units.weights))[:, None]
+            found["n_observed"] = fewest_observed(owned, ~missing, self.covariance_type)
+        return found
 
     def drawn_like(
         self, frame: Frame, state: HiddenChain, like: Batch, rng: np.random.Generator
