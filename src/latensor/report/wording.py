@@ -27,7 +27,8 @@ def class_in_words(name: str) -> str:
     """The name of a class as a heading: Gaussian HMM, PARAFAC2 Decomposition."""
     words = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)
     written = " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
-    return written.replace(" Of ", " of ").replace("Noisy Or", "Noisy-Or")
+    written = re.sub(r"\b(Noisy|Multi|Two|Mixed) (?=Or|View|Layer|Membership)", r"\1-", written)
+    return written.replace(" Of ", " of ")
 
 
 def sentence(text: str) -> str:
