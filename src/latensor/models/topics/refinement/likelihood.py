@@ -16,14 +16,14 @@ from latensor.arrays import Array
 from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.refinement.word_by_word.fractions import ascending, distinct
 
-# Draws for a document: 16 leave .925 of the error of the moments, 8 leave .930 (32 planted samples).
+# Draws for a document: 8 leave .930 of the error of the moments, 16 .925 (32 planted samples).
 _DRAWS = 8
 # Tokens that a document is judged by: with 300 all of 32 fits to planted documents of 100 to 3,000
 # tokens end as with all of them, with 100 one does not; without a limit the time is that of tokens.
 _MOST_TOKENS = 300
 # How many standard errors topics must be likelier by: where documents are long there is no bias,
-# and noise must not decide. A part of the documents is asked first; it must be a standard error away
-# from what all would need.
+# and noise must not decide. A part of the documents is asked first; it must be a standard error
+# away from what all would need.
 _ERRORS = 2.0
 _FIRST_PART = 1 / 16
 
