@@ -153,7 +153,7 @@ def _most(
             continue
         explained = gains[level, place] - sums[j]
         if sums[j] < 0 and explained > room:
-            return total + gains[level, place] * room / explained
+            return float(total + gains[level, place] * room / explained)
         total += sums[j] + min(explained, room)
         room = max(0.0, room - explained)
     return total
