@@ -68,40 +68,6 @@ def sum_by_part(
 
 
 @compiled()
-def sum_of_own_part(
-    pointers: Any,
-    columns: Any,
-    values: Any,
-    places: Any,
-    part: Any,
-    views: Any,
-    own: Any,
-    others: Any,
-) -> None:
-    """Sums of A_ij V_j, of the part of node i, and of A_ij V_i, of that of the other end.
-
-    Parameters
-    ----------
-    pointers, columns, values, places, part : as for `sum_by_part`
-    views : (n, parts, q) V
-    own : (b, q), added to
-    others : (n, q), as for `sum_by_part`
-    """
-    directed = others.shape[0] > 0
-    for i in range(pointers.shape[0] - 1):
-        place = places[i]
-        for e in range(pointers[i], pointers[i + 1]):
-            j = columns[e]
-            if j == place:
-                continue
-            for l in range(views.shape[2]):  # noqa: E741
-                own[i, l] += values[e] * views[j, part[place], l]
-            if directed:
-                for l in range(views.shape[2]):  # noqa: E741
-                    others[j, l] += values[e] * views[place, part[j], l]
-
-
-@compiled()
 def explain_edges(
     pointers: Any,
     columns: Any,

@@ -25,7 +25,6 @@ from latensor.models.graphs.sums import (
     Census,
     ExplainedEdges,
     LeastSquares,
-    OwnPartSums,
     PartSums,
     StarMoments,
 )
@@ -263,7 +262,9 @@ class BlockModel(Model[GraphState]):
         for number in range(begin, _PART_PASSES):
             if number:
                 right = _by_part(parts, product, lambda block: np.linalg.qr(block)[0])
-            product = run.fold("parts", OwnPartSums(nodes, part, views(right))).table()
+            # A_m' A_m R_m of every part m.
+            every = _product(run, "parts", nodes, views(right).reshape(n, -1))
+            product = every.reshape(n, 3, -1)[np.arange(n), part]
             loop.commit((number + 1, product))
         # The leading k directions of A'A Q.
         turned = _by_part(

@@ -15,7 +15,6 @@ from latensor.models.graphs._kernels import (
     explain_edges,
     simplex_least_squares,
     sum_by_part,
-    sum_of_own_part,
 )
 from latensor.models.graphs.nodes import NodeTable, Pieces, PlacedRows
 from latensor.moments.batch import Batch
@@ -91,31 +90,6 @@ class PartSums(NodeTable):
         own, others = np.zeros((len(batch), *shape)), self.others(*shape)
         sum_by_part(
             rows.indptr, rows.indices, rows.data, places, self.part, self.right, own, others
-        )
-        return self.placed(places, own, others)
-
-
-@dataclass(frozen=True, eq=False)
-class OwnPartSums(NodeTable):
-    """(n, q) sums of V_j over the edges of a node, of the node's own part.
-
-    After `PartSums` of R: A_m' A_m R_m of every part m, a step towards singular vectors.
-
-    Attributes
-    ----------
-    part : (n,)
-    views : (n, parts, q) V
-    """
-
-    part: Any
-    views: Any
-
-    def summed(self, batch: Batch) -> dict[str, Any]:
-        rows, places = batch.rows, self.nodes.places(batch)
-        q = self.views.shape[2]
-        own, others = np.zeros((len(batch), q)), self.others(q)
-        sum_of_own_part(
-            rows.indptr, rows.indices, rows.data, places, self.part, self.views, own, others
         )
         return self.placed(places, own, others)
 
