@@ -20,7 +20,12 @@ from latensor.models.regression.class_objective import (
     FoldedClasses,
     RowFrame,
 )
-from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
+from latensor.models.regression.design import (
+    Regression,
+    regression_of_moments,
+    regression_of_rows,
+    scaled_design,
+)
 from latensor.models.regression.fit import N_FOLDS, RankScore, Settings, fold_of, select_rank
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
@@ -78,12 +83,10 @@ def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: Settings
     """
     (rows, labels), weights = units.parts, units.weights
     start = regression_of_rows(rows, labels, weights, dims, intercept=settings.intercept)
-    plain = start
-    if not (weights == 1).all():
-        plain = regression_of_rows(
-            rows, labels, weights, dims, intercept=settings.intercept, rooted=False
-        )
-    objective = ClassRows(ClassLoss(labels, weights, settings.intercept), plain.design)
+    design = start.design
+    if not (weights == 1).all():  # the loss weights what it makes of a row
+        design = scaled_design(rows, dims, start.x_mean, start.x_scale)
+    objective = ClassRows(ClassLoss(labels, weights, settings.intercept), design)
     return _fit_path(objective, start, rank, weights @ labels / weights.sum(), settings)
 
 

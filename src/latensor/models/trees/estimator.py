@@ -30,11 +30,10 @@ from latensor.estimation.parameters import (
 from latensor.estimation.row_input import numbered, row_source
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
-from latensor.models.trees.certificate import TreeCertificate
+from latensor.models.trees.certificate import SUPPORTED, TreeCertificate
 from latensor.models.trees.family import TreeState, evaluate
 from latensor.models.trees.gaussian import GaussianTreeState, conditional_means, log_densities
 from latensor.models.trees.model import CategoricalTreeModel, GaussianTreeModel
-from latensor.models.trees.rates import distances_used
 from latensor.models.trees.read_off import node_marginals
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.newick import format_newick
@@ -381,7 +380,7 @@ class LatentTree(
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
         moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
-        method = how.get(self.topology, "given") + distances_used(affinity) + moves
+        method = how.get(self.topology, "given") + affinity.distances_used + moves
         if self.collapse is not None:
             method += f", inner edges collapsed at level {self.collapse:g}"
         method += ", refined by EM" if refined else ""
@@ -391,7 +390,7 @@ class LatentTree(
             n_hidden=tree.n_hidden,
             n_samples=float(answer.evidence["n_samples"]),
             n_inner_edges=len(inner),
-            n_supported=int((support >= 0.95).sum()) if measured else -1,
+            n_supported=int((support >= SUPPORTED).sum()) if measured else -1,
             weakest_support=float(np.nanmin(support)) if measured else float("nan"),
             saturated=float(pairs.mean()) if len(pairs) else 0.0,
             smallest_singular=_smallest_singular(state),

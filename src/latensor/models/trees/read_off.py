@@ -160,7 +160,7 @@ def _read_node(
     if (np.abs(totals) < 1e-12).any():
         return None
     means = means / totals
-    prior = np.linalg.lstsq(means, _marginal(pairs, groups[0]), rcond=None)[0]
+    prior = np.linalg.lstsq(means, pairs.marginals[groups[0]].ravel(), rcond=None)[0]
     prior = np.maximum(prior, 1e-4)
     prior /= prior.sum()
     n = tree.n_observed
@@ -172,11 +172,6 @@ def _read_node(
     other = leaves[groups[1]].transpose(0, 2, 1).reshape(-1, k) * prior
     leaves[first] = _solved(pairs, np.flatnonzero(first), groups[1], other)
     return NodeReading(prior, leaves, float(min(spectra)), float(best[0]))
-
-
-def _marginal(pairs: PairProbabilities, group: Array) -> Array:
-    found: Array = np.einsum("iaa->ia", pairs.tables[group, group]).ravel()
-    return found
 
 
 def _side_of(tree: Tree, h: int, leaf: int) -> Array:
