@@ -204,10 +204,10 @@ class BlockModel(Model[GraphState]):
         nodes, degrees = frame["nodes"], frame["degrees"]
         linked = degrees > 0
         starts: dict[str, Array] = {}
-        evidence: dict[str, Any] = {"degrees": degrees, "spectrum": ()}
-        evidence["is_small"] = not self.takes_stars(frame)
-        evidence["unseen"] = ""
-        if self.takes_stars(frame):
+        stars = self.takes_stars(frame)
+        evidence: dict[str, Any] = {"degrees": degrees, "spectrum": (), "unseen": ""}
+        evidence["is_small"] = not stars
+        if stars:
             try:
                 reading, membership = self._stars(run, nodes)
                 starts["tensor"] = membership

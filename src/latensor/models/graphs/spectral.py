@@ -60,9 +60,8 @@ def clustered(
 
     def between(labels: Array) -> float:
         members = np.eye(k)[labels]
-        return float(
-            (((members.T @ rows) ** 2).sum(axis=1) / np.maximum(members.sum(axis=0), 1)).sum()
-        )
+        squares = ((members.T @ rows) ** 2).sum(axis=1)
+        return float((squares / np.maximum(members.sum(axis=0), 1)).sum())
 
     return max(found, key=between)
 
