@@ -474,7 +474,15 @@ def test_a_whole_star_is_certified():
     assert tree.predict_proba(data.X).shape == (1000, 1, 4)
 
 
-@parametrize_with_checks([lt.LatentTree(support=None, max_iter=20)])
+FLAT = "with 15 rows of 30 features 150 passes of EM end 6e-7 apart by rounding, 20 do not"
+
+
+@parametrize_with_checks(
+    [lt.LatentTree(), lt.LatentTree(support=None, max_iter=20)],
+    expected_failed_checks=lambda estimator: (
+        {} if estimator.max_iter == 20 else {"check_sample_weight_equivalence_on_dense_data": FLAT}
+    ),
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

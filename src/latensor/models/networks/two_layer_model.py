@@ -314,7 +314,7 @@ class NetworkModel(Model[NetworkState]):
             floor = min(floor, reached.loss)
             if ends and abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY:
                 break
-            tried(self._pruned(fold, inner, reached.state, prepared), f"random {number + 1}")
+            tried(self._pruned(fold, inner, reached.state, prepared), f"random start {number + 1}")
             if abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY:
                 break
         best, name = ends[0]

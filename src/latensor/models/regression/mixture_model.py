@@ -182,7 +182,7 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         """
         count, basis, rank = frame["count"], frame["basis"], frame["rank"]
         units, rng = search_.sample.take(slice(0, _TRIAL_UNITS)), search_.rng
-        names = [f"random {number + 1}" for number in range(max(self.n_init, 1))]
+        names = [f"random start {number + 1}" for number in range(max(self.n_init, 1))]
         starts: dict[str, RegressionMixtureState] = {}
         if search_.evidence.get("n_seen", count) < count < rank:
             basis, inner, fold = np.eye(rank), self.family(frame), search_.fold

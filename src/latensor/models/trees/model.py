@@ -272,7 +272,7 @@ class CategoricalTreeModel(TreeModel[TreeState]):
             shrinkage = 1.0 if isinstance(self.shrinkage, str) else float(self.shrinkage)
             tried = {n: state for n, state in starts.items() if n != "lengths"}
             for number in range(_RANDOM_STARTS):
-                tried[f"random {number}"] = perturbed(centre, search_.rng)
+                tried[f"random start {number}"] = perturbed(centre, search_.rng)
             candidates = {n: shrunk(s, _marginals(s), shrinkage) for n, s in tried.items()}
             first = next(iter(candidates.values())).prior
             candidates = {n: replace(s, prior=first) for n, s in candidates.items()}
