@@ -21,13 +21,7 @@ from latensor.models.graphs.spectral import (
     successive_projection,
 )
 from latensor.models.graphs.star import StarReading, read_star
-from latensor.models.graphs.sums import (
-    Census,
-    ExplainedEdges,
-    LeastSquares,
-    PartSums,
-    StarMoments,
-)
+from latensor.models.graphs.sums import Census, ExplainedEdges, LeastSquares, PartSums, StarMoments
 from latensor.moments.batch import Batch, Kind
 from latensor.value_files import storable
 
@@ -68,8 +62,7 @@ class GraphState:
     def expected_edges(self) -> Array:
         """(k,) the edges that a pure member of average activity has."""
         sizes = self.weights.sum(axis=0)
-        found: Array = (self.block @ sizes + self.block.T @ sizes) / 2
-        return found
+        return np.asarray((self.block @ sizes + self.block.T @ sizes) / 2)
 
     def permuted(self, order: Array) -> GraphState:
         """With the communities in another order."""

@@ -15,7 +15,7 @@ from latensor.refinement.mixture_starts import kmeans
 _DENSE = 1500
 _PASSES = 12
 _EXTRA = 10
-_RESTARTS, _PASSES_OF_LLOYD = 10, 100
+_RESTARTS = 10
 
 
 def leading_eigenvectors(
@@ -56,7 +56,7 @@ def clustered(
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         rows = vectors / np.maximum(norms, 1e-12 * max(float(norms.max()), 1e-300))
     ones = np.ones(len(rows))
-    found = [kmeans(rows, ones, k, rng, _PASSES_OF_LLOYD) for _ in range(_RESTARTS)]
+    found = [kmeans(rows, ones, k, rng, 100) for _ in range(_RESTARTS)]
 
     def between(labels: Array) -> float:
         members = np.eye(k)[labels]

@@ -60,8 +60,7 @@ class ClassFit:
     @property
     def dense(self) -> Array:
         """Weights (D, q) for rows as they were given."""
-        found: Array = self.fitted.weights.dense() / self.regression.x_scale
-        return found
+        return np.asarray(self.fitted.weights.dense() / self.regression.x_scale)
 
     def intercept(self) -> Array:
         """(q,) for rows as they were given."""

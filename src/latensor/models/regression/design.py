@@ -299,12 +299,7 @@ def _canonical(rows: Any) -> Any:
 
 
 def regression_of_rows(
-    rows: Any,
-    targets: Array,
-    weights: Array,
-    dims: tuple[int, ...],
-    *,
-    intercept: bool,
+    rows: Any, targets: Array, weights: Array, dims: tuple[int, ...], *, intercept: bool
 ) -> Regression:
     """Rows (n, D), dense or CSR, as they are.
 

@@ -71,8 +71,7 @@ class ClassLoss:
     def probabilities(self, fitted: Array, intercepts: Array) -> Array:
         """(m, q), as `labels`."""
         logits = self._shifted(fitted, intercepts)
-        found: Array = expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1)
-        return found
+        return np.asarray(expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1))
 
     def value(self, fitted: Array, intercepts: Array) -> float:
         return self._lost(self._shifted(fitted, intercepts))

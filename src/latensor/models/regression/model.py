@@ -17,11 +17,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, fi
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
-from latensor.models.regression.design import (
-    Regression,
-    regression_of_moments,
-    regression_of_rows,
-)
+from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
 from latensor.models.regression.fit import (
     FOLD_SEED,
     N_FOLDS,

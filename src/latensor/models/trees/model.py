@@ -411,11 +411,7 @@ class GaussianTreeModel(TreeModel[GaussianTreeState]):
         return self._read(moments, affinity, state.tree, state)
 
     def _read(
-        self,
-        moments: Joint,
-        affinity: Affinity,
-        tree: Tree,
-        near: GaussianTreeState | None = None,
+        self, moments: Joint, affinity: Affinity, tree: Tree, near: GaussianTreeState | None = None
     ) -> Answer[GaussianTreeState]:
         known = joined(moments["pairs"]).finalize()
         state = self._started(tree, affinity, known)

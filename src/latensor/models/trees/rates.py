@@ -198,19 +198,9 @@ class _Spectra:
         scaled = vectors * root[:, None]
         products = np.einsum("ac,bc->cab", scaled, scaled).reshape(k - 1, -1)
         constant = np.outer(frequencies, frequencies).ravel()
-        flat = tables.reshape(len(i), -1)
-        return cls(
-            flat,
-            totals,
-            start,
-            weights,
-            values,
-            np.column_stack([root, vectors]),
-            products,
-            constant,
-            used,
-            pairs.tables.shape[2],
-        )
+        flat, whole = tables.reshape(len(i), -1), np.column_stack([root, vectors])
+        d = pairs.tables.shape[2]
+        return cls(flat, totals, start, weights, values, whole, products, constant, used, d)
 
     def fitted(self, shape: float) -> CommonRates:
         """The likeliest distance of every pair, and rates, by scoring in turn."""
@@ -275,14 +265,11 @@ class _Spectra:
 
 def _normalized(rates: Array) -> Array:
     """Rates of mean one over all k eigenvalues, one of which is zero: as log-determinants have."""
-    found: Array = rates * (len(rates) + 1) / rates.sum()
-    return found
+    return np.asarray(rates * (len(rates) + 1) / rates.sum())
 
 
 def _exponent(values: Array, shape: float) -> Array:
     """The x at which exp(-x), or (1 + x / shape)^-shape, has these values."""
     if np.isinf(shape):
-        found: Array = -np.log(values)
-    else:
-        found = shape * (values ** (-1 / shape) - 1)
-    return found
+        return np.asarray(-np.log(values))
+    return np.asarray(shape * (values ** (-1 / shape) - 1))

@@ -179,8 +179,7 @@ def _side_of(tree: Tree, h: int, leaf: int) -> Array:
     below = tree.below()
     for child in np.flatnonzero(tree.parent == h):
         if below[child, leaf]:
-            side: Array = below[child]
-            return side
+            return np.asarray(below[child])
     return ~below[h]
 
 
