@@ -230,7 +230,7 @@ class _Resampling:
         ]
 
     def by_refits(self, ranges: Mapping[str, tuple[float, float]]) -> dict[str, ParameterInterval]:
-        """Estimate - bias -+ t s (1 + 1/m)^1/2: s of refits of halves, the bias of m of drawn units.
+        """Estimate - bias -+ t s (1 + 1/m)^1/2: s of refits of halves, bias of m of drawn units.
 
         An estimate of a random half of all groups is as far from that of all as that is from the
         truth; no unit is there twice, which tests of a model's assumptions would not expect.
