@@ -11,14 +11,15 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 import latensor as lt
 from latensor.datasets import make_tree
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
+from latensor.models.trees import likelihood_moves
 from latensor.models.trees.affinity import logdet_affinity
 from latensor.models.trees.family import TreeFamily, TreeState, evaluate
-from latensor.models.trees.interchange import interchanged, interchanges
+from latensor.models.trees.interchange import Candidate
 from latensor.models.trees.joining import neighbor_joining, spectral_neighbor_joining
 from latensor.models.trees.read_off import lengths_state
 from latensor.models.trees.sums import PairTables
-from latensor.models.trees.table_search import interchange_by_likelihood
 from latensor.moments.batch import Batch
+from latensor.refinement.em import em
 from latensor.sources.newick import format_newick
 from latensor.sources.tree import Tree
 
@@ -348,26 +349,41 @@ def test_undecided_edges_are_settled_by_likelihood():
     assert moves > 0
 
 
-def test_wrong_edges_are_mended_by_the_likelihood_of_tables():
+def test_subtrees_are_moved_by_likelihood():
     data = make_tree(1500, 8, shape="caterpillar", model="general", n_states=3, random_state=0)
     X = data.X.astype(np.int16)
     marginals = np.stack([np.bincount(column, minlength=3) / len(X) for column in X.T])
     pairs = PairTables(3).update(Batch((X,), np.ones(len(X)), np.arange(len(X), dtype=np.uint64)))
     affinity = logdet_affinity(pairs.finalize(), 3)
-    wrong = data.tree
-    for v in list(wrong.splits().values())[::2]:
-        wrong = interchanged(wrong, interchanges(wrong, v)[:1])
-    assert lt.robinson_foulds(wrong, data.tree) > 0.3
+    state = lengths_state(data.tree, marginals, 3)
+    tried = 0
+    for v in range(len(data.tree)):
+        for w in likelihood_moves._two_away(data.tree, v):
+            moved = likelihood_moves.regrafted(state, v, w).tree
+            # A tree of as many inner edges, two interchanges away.
+            assert len(moved.splits()) == 5
+            assert 0 < lt.robinson_foulds(moved, data.tree) <= 0.4
+            tried += 1
+    assert tried > 10
+    wrong = likelihood_moves.regrafted(state, 0, likelihood_moves._two_away(data.tree, 0)[0])
     family = TreeFamily(3)
     units = family.prepare(Batch((X,), np.ones(len(X)), np.arange(len(X), dtype=np.uint64)))
 
     def fold(start):
         return start.received(family.expect(start.state, units))
 
-    found, moves = interchange_by_likelihood(
-        lengths_state(wrong, marginals, 3), affinity, fold, family, units, np.random.default_rng(0)
+    start = lengths_state(wrong.tree, marginals, 3)
+
+    def fitted(state):
+        found = em(fold, family, state, max_iter=5, accelerate=False, prepared=True)
+        return Candidate(found.state.tree, found.log_likelihood * len(X), found.state)
+
+    better = likelihood_moves._best_subtree_move(fitted(start), fitted)
+    assert lt.robinson_foulds(better.tree, data.tree) < lt.robinson_foulds(wrong.tree, data.tree)
+    found, moves = likelihood_moves.interchange_by_likelihood(
+        start, affinity, fold, family, units, np.random.default_rng(0)
     )
-    assert moves > 1
+    assert moves > 0
     assert lt.robinson_foulds(found.tree, data.tree) == 0
     # New edges have a support too.
     assert found.tree.support[list(found.tree.splits().values())].min() > 0.6

@@ -2,7 +2,6 @@
 
 `estimator` is what users meet, `model` what is folded. Sums over sites (`sums`) give affinities
 (`affinity`), these a topology (`structure`, by `joining` and `collapse`), joint tables the
-distributions along its edges (`read_off`); EM (`family`, or `gaussian`) refines them. Interchanges
-(`interchange`) raise the likelihood of a rate matrix (`rate_search`), of correlations
-(`gaussian_search`) or of tables on all edges (`table_search`).
+distributions along its edges (`read_off`); EM (`family`, or `gaussian`) refines them and may move
+subtrees (`likelihood_moves`).
 """

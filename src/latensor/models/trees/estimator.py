@@ -99,8 +99,8 @@ class LatentTree(
         numbers
     interchange : "auto" for those that shorten the tree and then those that raise its likelihood:
         of measurements, and of symbols where one rate matrix serves all pairs of leaves; "distance"
-        for the former only; "likelihood" to try also those that the bootstrap leaves undecided, by
-        EM with a table of its own on every edge (symbols)
+        for the former only; "likelihood" to try also those that the bootstrap leaves undecided, and
+        moves of subtrees around them, by EM with a table of its own on every edge (symbols)
     n_symbols : int or None, how many symbols there are; None to take the first batch's word
     shrinkage : "auto" (chosen on held-out sites), or the pseudo-count that EM adds to every row of
         a table
@@ -128,7 +128,7 @@ class LatentTree(
     shrinkage_ : float, the pseudo-count used (symbols)
     lower_bound_ : float, log-likelihood per row
     n_iter_ : int
-    n_moves_ : int, interchanges that the likelihood asked for
+    n_moves_ : int, interchanges and moves of subtrees that the likelihood asked for
     converged_ : bool
     certificate_ : TreeCertificate
 

@@ -26,6 +26,7 @@ from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
 from latensor.models.trees.gaussian_search import interchange_by_correlations
+from latensor.models.trees.likelihood_moves import interchange_by_likelihood
 from latensor.models.trees.rate_search import interchange_under_rates
 from latensor.models.trees.rates import common_rates
 from latensor.models.trees.read_off import (
@@ -37,7 +38,6 @@ from latensor.models.trees.read_off import (
 )
 from latensor.models.trees.structure import RESAMPLES, find_topology, measured_support
 from latensor.models.trees.sums import PairProbabilities, PairTables, TripleTables
-from latensor.models.trees.table_search import interchange_by_likelihood
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, mean_of
 from latensor.moments.second import Covariance
