@@ -35,8 +35,7 @@ from latensor.moments.batch import Batch, Kind
 from latensor.moments.sequences import DECAYS, PairSums, WindowSums
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.hmm import ChainFamily, HiddenChain, expect
-from latensor.refinement.hmm.chain import predicted, sequence_log_likelihoods
+from latensor.refinement.hmm import ChainFamily, HiddenChain
 
 # Random starts beside those of the moments; more where these are weaker than their noise, and for
 # so few rows that they cost next to nothing, though never more than three for a state.
@@ -80,7 +79,6 @@ class ChainModel(Model[HiddenChain]):
     # Rows: as many as EM needs to see its slowest direction (two overlapping states).
     pilot_size: ClassVar[int] = 100_000
     search_size: ClassVar[int] = 100_000
-    first_steps: ClassVar[int] = 0
 
     # ------------------------------------------------------------------ what a subclass says
     def survey_code(self, run: Run) -> dict[str, Any]:
@@ -180,17 +178,13 @@ class ChainModel(Model[HiddenChain]):
         return None
 
     def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
-        _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = state.emission.likelihoods(design, sequences)
-        found = sequence_log_likelihoods(likelihoods, sequences, state.startprob, state.transmat)
-        return found, units.sizes.astype(np.float64)
+        chain = state.on(*self.family(frame).prepare(units).parts[1:])
+        return chain.sequence_log_likelihoods(), units.sizes.astype(np.float64)
 
     def responsibilities(self, frame: Frame, state: HiddenChain, units: Batch) -> Array:
         _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = state.emission.likelihoods(design, sequences)
-        found = expect(likelihoods, sequences, state.startprob, state.transmat)
-        weights = sequences.row_weights
-        return found.posteriors if weights is None else found.posteriors * np.sqrt(weights)[:, None]
+        posteriors, weights = state.on(design, sequences).expect().posteriors, sequences.row_weights
+        return np.asarray(posteriors if weights is None else posteriors * np.sqrt(weights)[:, None])
 
     # ------------------------------------------------------------------ moments
     @property
@@ -354,8 +348,7 @@ class ChainModel(Model[HiddenChain]):
         """
         units = subset(search.sample, doubtful_rows(chain))
         _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = chain.emission.likelihoods(design, sequences)
-        chances = predicted(likelihoods, sequences, chain.startprob, chain.transmat)
+        chances = chain.on(design, sequences).predicted()
         shown, means = self.observables(frame, units.rows.rows, chain.emission)
         gaps = shown - chances @ means
         seen = ~np.isnan(gaps).any(axis=1)

@@ -78,7 +78,6 @@ class CategoricalTreeModel(Model[TreeState]):
     names: tuple[str, ...]
     row_limit: int
     pilot_size: ClassVar[int] = 2_000
-    first_steps: ClassVar[int] = 0
 
     def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
         """Log-determinants of all pairs, and distances under common rates where those hold.
