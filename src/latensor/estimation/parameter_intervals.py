@@ -4,15 +4,15 @@ Of moments alone, resampled groups are read off anew; where such a read-off is b
 units drawn from the fitted model show by how much. Of a refined fit, the EM step of resampled
 statistics shows where their optimum lies: with J the Jacobian of an EM step at its fixed point, a
 step v stands for a move of (I - J)^-1 v. No refit, no label switching. Where refinement is no
-maximum of a likelihood, and biased, refits of resampled units show how much it varies, and refits
-of units drawn from the fitted model by how much it is off.
+maximum of a likelihood, refits of halves of the units show how much it varies, and where it is
+biased, refits of units drawn from the fitted model by how much.
 """
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -118,9 +118,8 @@ def resample(
     """
     center: Parameters = model.parameters(frame, model.presented(frame, answer.state))
     found = _Resampling(run, model, frame, answer, settings, center, match_by)
-    if answer.statistics is not None and model.n_refits:
-        counted = model.with_count(len(center[match_by]))
-        return replace(found, model=counted).by_refits(ranges)
+    if answer.n_iter and model.n_refits:
+        return found.by_refits(ranges)
     if answer.statistics is not None:
         drawn = found.by_statistics()
     else:
@@ -231,47 +230,52 @@ class _Resampling:
         ]
 
     def by_refits(self, ranges: Mapping[str, tuple[float, float]]) -> dict[str, ParameterInterval]:
-        """Estimate - bias -+ t s (1 + 1/m)^1/2: s and bias from refits, m of them for the bias."""
-        run, model, settings, center = self.run, self.model, self.settings, self.center
+        """Estimate - bias -+ t s (1 + 1/m)^1/2: s of refits of halves, bias of m of drawn units.
+
+        An estimate of a random half of all groups is as far from that of all as that is from the
+        truth; no unit is there twice, which tests of a model's assumptions would not expect.
+        """
+        run, model, settings, state = self.run, self.model, self.settings, self.answer.state
         sample = run.fold("groups", self._sample())
-        units = sample.in_order()
+        units, fixed = sample.in_order(), model.of_parts(state)
         rng, few = run.rng("resamples"), min(settings.n_resamples, model.n_refits)
 
         def refitted(batch: Batch) -> Parameters | None:
             try:
-                fit = learn(run.on(batch), model, Effort())
+                fit = learn(run.on(batch), fixed, Effort())
             except NotIdentifiableError:
                 return None
             assert fit.answer.state is not None
             return self._aligned(fit.frame, fit.answer.state)
 
-        groups = (mixed(units.keys, run.seed) % np.uint64(settings.n_groups)).astype(np.int64)
-        resampled = (_weighted(units, c[groups]) for c in settings.counts(rng)[:few])
-        drawn = (model.drawn_like(self.frame, self.answer.state, units, rng) for _ in range(few))
+        size, half = settings.n_groups, settings.n_groups // 2
+        groups = (mixed(units.keys, run.seed) % np.uint64(size)).astype(np.int64)
+        chosen = (rng.permutation(size)[groups] < half for _ in range(few))
+        n_drawn = few if model.is_biased else 0
+        drawn = (model.drawn_like(self.frame, state, units, rng) for _ in range(n_drawn))
         varied, moved = (
-            [found for found in map(refitted, units_of) if found is not None]
-            for units_of in (resampled, drawn)
+            [found for found in map(refitted, parts) if found is not None]
+            for parts in ((units.take(np.flatnonzero(each)) for each in chosen), drawn)
         )
-        if 2 * min(len(varied), len(moved)) < few or few < 2:
+        if 2 * len(varied) < few or 2 * len(moved) < n_drawn or few < 2:
             raise NotIdentifiableError(
-                f"only {min(len(varied), len(moved))} of {few} resamples determine the model: "
-                "there are no intervals; give more samples, more n_resamples, or lower n_components"
+                f"only {len(varied)} of {few} halves and {len(moved)} of {n_drawn} draws determine "
+                "the model: there are no intervals; give more samples, more n_resamples, or lower "
+                "n_components"
             )
         quantile = float(stdtrit(len(varied) - 1, (1 + settings.level) / 2))
-        quantile *= float(np.sqrt(1 + 1 / len(moved)) * np.sqrt(units.weight / sample.weight))
+        quantile *= float(np.sqrt(half / (size - half) * units.weight / sample.weight))
+        quantile *= float(np.sqrt(1 + 1 / len(moved))) if moved else 1.0
         found = {}
         for name, values in ranges.items():
-            middle = 2 * center[name] - np.mean([each[name] for each in moved], axis=0)
-            half = quantile * np.std([each[name] for each in varied], axis=0, ddof=1)
+            middle = self.center[name]
+            if moved:
+                middle = 2 * middle - np.mean([each[name] for each in moved], axis=0)
+            width = quantile * np.std([each[name] for each in varied], axis=0, ddof=1)
             found[name] = ParameterInterval(
-                np.clip(middle - half, *values), np.clip(middle + half, *values)
+                np.clip(middle - width, *values), np.clip(middle + width, *values)
             )
         return found
-
-
-def _weighted(units: Batch, counts: Array) -> Batch:
-    """Units that count so many times, none of those that do not."""
-    return replace(units, weights=units.weights * counts).take(np.flatnonzero(counts))
 
 
 def undo_step(fold: Fold[Any], family: Family[Any], state: Any, steps: Array) -> Array:

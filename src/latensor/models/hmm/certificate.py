@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from latensor.diagnostics.evidence import observed_finding
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
@@ -57,6 +58,8 @@ class HMMCertificate(Findings):
         not measured, as with few sequences, whose parts depend on each other
     n_entries : int, numbers in all rows
     n_parameters : int, free parameters
+    n_observed : float, rows of a state that show a feature, or two features whose covariance is
+        free, the fewest; infinite where no entry of a point is missing
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
     """
@@ -74,6 +77,7 @@ class HMMCertificate(Findings):
     constant_features: tuple[int, ...] = ()
     dependence: float = float("nan")
     rows_alone: float = float("nan")
+    n_observed: float = float("inf")
     in_halves: int = 0
     n_entries: int = 0
     n_parameters: int = 0
@@ -180,6 +184,12 @@ class HMMCertificate(Findings):
         if self.converged:
             return GOOD, f"EM converged after {self.n_iter} passes."
         return CAUTION, f"EM had not converged after {self.n_iter} passes: raise max_iter."
+
+    @finding("Missing entries")
+    def _unobserved(self) -> Said | None:
+        if self.n_observed == float("inf"):
+            return None
+        return observed_finding("Some are missing, taken for missing at random", self.n_observed)
 
     @finding("Constant columns")
     def _constant(self) -> Said | None:

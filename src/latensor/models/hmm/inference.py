@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -140,13 +140,6 @@ class HiddenMarkovInference:
         check_is_fitted(self)
         n_rows = len(self._read_rows(X, reset=False))
         return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._chain().n_parameters
-
-    def _take_chain(self, peer: Any) -> Self:
-        """Take over the chain of a fitted model of hmmlearn."""
-        self.startprob_ = np.array(peer.startprob_, dtype=np.float64)
-        self.transmat_ = np.array(peer.transmat_, dtype=np.float64)
-        self.n_components_ = len(self.startprob_)
-        return self
 
     def _read_rows(self, X: object, *, reset: bool, is_batch: bool = False) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must say how rows are read")

@@ -328,7 +328,7 @@ class ChainModel(Model[HiddenChain]):
         transmat = stay * np.eye(k) + (1 - stay) * rng.dirichlet(np.full(k, 2.0), k)
         emission = self.random_emission(frame, k, units, rng)
         chain = HiddenChain(np.full(k, 1 / k), transmat, emission)
-        return Start(f"random {number + 1}", self.with_given(frame, chain))
+        return Start(f"random start {number + 1}", self.with_given(frame, chain))
 
     def evidence(
         self, frame: Frame, search: Search[HiddenChain], answer: Answer[HiddenChain]

@@ -141,12 +141,14 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
 
     def _parameters_of(self, state: MixtureState, order: Array | None = None) -> dict[str, Any]:
         """The attributes of a state in the features, components in an order or their fixed one."""
-        if not np.isfinite(state.covariances).all():
+        kind, kept = self._covariance_type, self._dtype
+        largest, numbers = float(np.abs(state.covariances).max()), np.finfo(kept)
+        if not float(numbers.tiny) <= largest <= float(numbers.max):
             raise InvalidInputError(
-                "the covariances of X are no finite numbers: give X in a larger unit"
+                f"the covariances of X are no finite numbers of {np.dtype(kept).name} above 0 (up "
+                f"to {largest:.3g}): give X in a {'smaller' if largest > 1 else 'larger'} unit"
             )
         order = self._order(state) if order is None else order
-        kind, kept = self._covariance_type, self._dtype
         covariances = state.covariances if kind == TIED else state.covariances[order]
         if kind in (FULL, TIED):
             roots = inverse_factors(cholesky(covariances))
@@ -192,6 +194,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             collapsed=evidence["collapsed"],
             missing=evidence["missing"],
             n_patterns=evidence["n_patterns"],
+            n_observed=evidence["n_observed"],
             converged=answer.converged,
             misfit=evidence.get("misfit", UNKNOWN_FIT),
             n_reproduced=evidence.get("n_reproduced", -1),
