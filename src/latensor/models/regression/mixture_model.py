@@ -54,7 +54,6 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
     reg_covar: float
     kind: ClassVar[Kind] = Kind.TARGETED
     pilot_size: ClassVar[int] = 20_000
-    first_steps: ClassVar[int] = 0
 
     def select(self, run: Run, effort: Effort) -> Selection | None:
         automatic = isinstance(self.n_components, str)

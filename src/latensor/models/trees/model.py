@@ -183,7 +183,6 @@ class CategoricalTreeModel(TreeModel[TreeState]):
     n_symbols: int
     shrinkage: float | str
     row_limit: int
-    first_steps: ClassVar[int] = 0
 
     def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
         """Log-determinants of all pairs, and distances under common rates where those hold.
