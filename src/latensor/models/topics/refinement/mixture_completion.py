@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.models.topics.refinement.documents import Documents, read_documents, read_topics
+from latensor.models.topics.refinement.documents import Documents, normalized
 from latensor.models.topics.refinement.held_out import Completion, halves
 from latensor.models.topics.refinement.single_topic import topic_posteriors
 
@@ -25,8 +25,8 @@ def mixture_completion(counts: Any, topics: Any, weights: Any, *, seed: int = 0)
     weights : (k,) fractions of the topics
     seed : int, chooses the halves
     """
-    topics = read_topics(topics)
-    documents = read_documents(counts, topics.shape[1], topics.dtype)
+    topics = normalized(topics)
+    documents = Documents.of(counts, topics.dtype)
     known, scored = (_matrix(half) for half in halves(documents, seed))
     posterior = topic_posteriors(known, topics, weights)
     rows = np.repeat(np.arange(scored.shape[0]), np.diff(scored.indptr))

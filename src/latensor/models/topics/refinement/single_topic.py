@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.models.topics.refinement.documents import read_topics
+from latensor.models.topics.refinement.documents import normalized
 from latensor.moments.documents import sparse_product
 
 
@@ -47,6 +47,6 @@ def topic_posteriors(counts: Any, topics: Any, weights: Any) -> Array:
     -------
     (n, k) rows of probabilities; the fractions for empty documents
     """
-    array = read_topics(topics)
+    array = normalized(topics)
     posteriors, _ = posteriors_of(log_joint(counts, logarithms(array).T, np.asarray(weights)))
     return posteriors.astype(array.dtype)
