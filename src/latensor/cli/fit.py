@@ -235,6 +235,8 @@ def fit(
         run = Run(entry, reading, arguments, typed(context), console)
         run.checkpoint = options["checkpoint"]
         if out is None or out.suffix.lower() in (".html", ".htm"):
+            if options["no_figure"]:
+                raise Refusal("--no-figure is for a folder of files: give --out DIR")
             check_outputs({"--out": out, "--save": options["model_file"]}, [file])
             execute(run)
             if out is not None:

@@ -225,8 +225,11 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             with printing(stderr=True) as console:
                 apply_model(model, reading, out, options["jobs"], console)
             return
-        if options["out"] is None and (reading.date or reading.group):
+        is_page = out is not None and out.suffix.lower() in _PAGES
+        if out is None and (reading.date or reading.group):
             raise Refusal("--date and --group change the report only: give --out report.html")
+        if options["title"] is not None and not is_page:
+            raise Refusal("--title is for a report: give --out report.html")
         sharded = is_sharded(reading.file, options["engine"])
         _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
         check_outputs({"--out": out, "--save": save}, [] if sharded else _inputs(reading))
