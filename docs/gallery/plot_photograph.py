@@ -14,5 +14,7 @@ pictures = {"original": photograph}
 for rank in (10, 40):
     found = lt.tucker(photograph, rank, modes=(0, 1), random_state=0)
     numbers = found.core.size + sum(f.size for f in found.factors if f is not None)
-    pictures[f"rank {rank}: {numbers / photograph.size:.0%} of the numbers"] = found.to_dense()
+    pictures[f"rank {rank}: {100 * numbers / photograph.size:.0f} % of the numbers"] = (
+        found.to_dense()
+    )
 figure = lt.plots.images(pictures)

@@ -321,6 +321,7 @@ def damaged(folder):
     (folder / "text.npy").write_text("hello, this is no array")
     (folder / "void.npy").write_text("")
     (folder / "text.tns").write_text("1 1 1 2.0\n1 one 1 3.0\n")
+    (folder / "gaps.tns").write_text("1 1 500000000 2.0\n2 2 3 3.0\n")
     (folder / "cut.tns.gz").write_bytes(b"\x1f\x8b\x08\x00\x00")
     (folder / "text.png").write_text("no picture")
     (folder / "table.csv").write_text("1,2")
@@ -356,10 +357,12 @@ def damaged(folder):
     ("archive.npy", "name it .npz"),
     ("array.npz", "name it .npy"),
     ("text.tns", "line 2"),
+    ("gaps.tns --rank 1", "mode 2 has 500,000,000 indices, at most 2 of which have nonzeros"),
     ("cut.tns.gz", "truncated"),
     ("text.png", "cannot be read as an image"),
     ("good.npy --array a", "needs an .npz file"),
     ("good.npy --rank 0", "rank=0 must be an integer of at least 1"),
+    ("good.npy --rank 99", "is met exactly: lower --rank"),
     ("good.npy --rank two", "--rank=two must be a whole number, or auto"),
     ("good.npy --rank 1 --tucker 2", "exclude each other"),
     ("good.npy --tucker 2,2", "has 2 entries, but the tensor has 3 modes"),

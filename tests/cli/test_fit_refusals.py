@@ -70,6 +70,8 @@ def folder(tmp_path_factory):
     ("cca good.csv --views a,b:b,c", "--views names b of"),
     ("multi-view two.npz --views a:b:b", "--views names b of"),
     ("spherical good.csv --out=", "the name is empty"),
+    ("spherical good.csv --out page.html --no-figure", "--no-figure is for a folder"),
+    ("tree good.csv --collapse 2", "--collapse=2.0 must be a number above 0"),
     ("sphericl good.csv", "no model 'sphericl'; did you mean spherical?"),
     ("HMM good.csv", "did you mean categorical-hmm or gaussian-hmm?"),
     ("lda good.csv", "latensor topics"),

@@ -122,6 +122,14 @@ def test_a_full_disk_behind_the_output_costs_no_file(folder, monkeypatch, capsys
     assert all(os.path.getsize(folder / name) for name in files)
 
 
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs a device that is always full")
+@pytest.mark.parametrize("arguments", ["--help", "--version", "fit --list", "topics --help"])
+def test_a_full_disk_behind_what_options_print_is_named(arguments):
+    command = f"{sys.executable} -m latensor {arguments} > /dev/full"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (2, "Error: No space left on device\n")
+
+
 def test_fractions_on_the_output_end_with_their_reader(folder, monkeypatch):
     assert CliRunner().invoke(main, COMMANDS["topics"][0]).exit_code == 0
     reading, writing = os.pipe()
@@ -250,6 +258,16 @@ def test_the_shell_gets_its_first_line_and_the_file(folder):
     ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
     assert ended.stdout.startswith("texts.txt: 60 documents")
     assert ended.stderr == ""
+    assert os.path.getsize(folder / "m.npz")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs a shell that closes streams")
+@pytest.mark.parametrize("closed", ["2>&-", ">&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_costs_no_file(folder, closed):
+    command = f"{sys.executable} -m latensor topics texts.txt --topics 2 --save m.npz {closed}"
+    ended = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ("The model is in m.npz" in ended.stdout) == (closed == "2>&-")
     assert os.path.getsize(folder / "m.npz")
 
 

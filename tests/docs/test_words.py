@@ -137,3 +137,10 @@ def test_hidden_markov_models_are_not_called_chains():
 def test_the_sources_of_ica_are_described_by_their_noise():
     pattern = re.compile(r"\b_?(silent|together|TOGETHER)\b(?= *[=(:])")
     assert [line for line in lines_with(pattern) if "/models/ica/" in line] == []
+
+
+def test_percentages_are_written_in_one_way():
+    # "8.7 %"; settings of the benchmarks are called "100^3 k5 n1%".
+    pattern = re.compile(r"([0-9]|(?<!SPACE)\})%(?=[\s,.;:)\"'|<]|$)|:\.\d%\}", re.MULTILINE)
+    found = [line for line in lines_with(pattern) if not line.startswith("docs/benchmarks.md")]
+    assert found == [], "say 8.7 %"

@@ -62,6 +62,23 @@ def test_samples_whose_moments_underflow(name):
         MODELS[name](2, 1e-150 * PLANTED)
 
 
+@pytest.mark.parametrize("name", ["spherical", "diagonal"])
+def test_the_number_of_components_of_samples_without_moments_is_not_one(name):
+    for scale, unit in ((1e-150, "larger"), (1e150, "smaller")):
+        with pytest.raises(InvalidInputError, match=f"flows.* in a {unit} unit"):
+            MODELS[name]("auto", scale * PLANTED)
+
+
+def test_features_of_very_different_units():
+    units = np.geomspace(1e100, 1e-100, PLANTED.shape[1])
+    found = MODELS["diagonal"](2, PLANTED * units).means_ / units
+    np.testing.assert_allclose(found, MODELS["diagonal"](2, PLANTED).means_, atol=1e-6)
+    units[[0, -1]] = 1e150, 1e-150
+    for name in ("diagonal", "product"):
+        with pytest.raises(InvalidInputError, match="third moment of X overflows"):
+            MODELS[name](2, PLANTED * units)
+
+
 def test_symbols_that_are_names():
     X = SYMBOLS.copy()
     X[7] = 10**9

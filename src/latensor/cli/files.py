@@ -13,6 +13,7 @@ import latensor as lt
 from latensor.array_files import ArrayArchive, damage_explained, is_archive, read_npy
 from latensor.decomposition.mode_labels import ModeLabels, vector_labels
 from latensor.exceptions import InvalidInputError
+from latensor.tensors.size import MAX_SIZE
 
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 _KNOWN = ".npy, .npz, .tns, .tns.gz or an image (.png, .jpg, .bmp, .gif, .tif, .webp)"
@@ -41,6 +42,15 @@ class Input:
     array: str | None
     is_image: bool
     labels: tuple[ModeLabels, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if not self.is_sparse or (size := max(self.shape)) <= max(MAX_SIZE, 2 * self.tensor.nnz):
+            return
+        # The factors of a few lines would fill any memory.
+        raise InvalidInputError(
+            f"{self.path}: mode {self.shape.index(size)} has {size:,} indices, at most "
+            f"{self.tensor.nnz:,} of which have nonzeros: number those that do without gaps"
+        )
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -38,6 +38,7 @@ WORDING = Wording(
         r"mask=": "--mask=",
         r"max_iter\b": "--max-iter",
         r"rank\b(?==)": "--rank",
+        r"(?<=lower )rank\b": "--rank",
     }
 )
 _ENDINGS = {

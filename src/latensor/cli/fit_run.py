@@ -53,6 +53,7 @@ WORDING = Wording(
         r"(refine|variance|method|noise|kinds|collapse|link|binarize)\b(?= ?=)": r"--\1",
         r"random_state\b": "--seed",
         r"n_jobs\b": "--jobs",
+        r"of \w+ must be None, or\b": "must be",
     }
 )
 

@@ -13,7 +13,7 @@ from latensor.cli.console import printing
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
-from latensor.cli.options import Target, jobs_option, refuse_learning, seed_option, typed
+from latensor.cli.options import Source, Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.shards import (
     checkpoint_option,
@@ -77,7 +77,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Source())
 @click.option(
     "--topics",
     callback=read_topics,
@@ -225,8 +225,11 @@ def topics(context: click.Context, /, model: Path | None, **options: Any) -> Non
             with printing(stderr=True) as console:
                 apply_model(model, reading, out, options["jobs"], console)
             return
-        if options["out"] is None and (reading.date or reading.group):
+        is_page = out is not None and out.suffix.lower() in _PAGES
+        if out is None and (reading.date or reading.group):
             raise Refusal("--date and --group change the report only: give --out report.html")
+        if options["title"] is not None and not is_page:
+            raise Refusal("--title is for a report: give --out report.html")
         sharded = is_sharded(reading.file, options["engine"])
         _check_suffix(out, _PAGES if reading.date or reading.group else (*_PAGES, ".csv"))
         check_outputs({"--out": out, "--save": save}, [] if sharded else _inputs(reading))

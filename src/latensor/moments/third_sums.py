@@ -91,7 +91,7 @@ def third_sums(rows: Any, weights: Any, center: Any, basis: Any, *, squares: boo
             norms += powers.sum(axis=1) @ weighted
             if square is not None:
                 square += (powers if repeated is None else powers * repeated).T @ centered
-    if not np.isfinite(packed).all():
+    if not all(np.isfinite(sums).all() for sums in (packed, square) if sums is not None):
         raise InvalidInputError(
             f"the third moment of X overflows (largest magnitude {np.abs(rows).max():.3g}): "
             "give the samples in a smaller unit"

@@ -79,8 +79,8 @@ class CompressionReport:
             lines.append("  ".join(cells).rstrip())
         lines.append(
             f"{self.n_parameters:,} of {self.n_parameters_before:,} parameters "
-            f"({self.keep:.1%}), {self.keep_operations:.0%} of the operations, outputs off by "
-            f"{self.output_error:.3f}"
+            f"({100 * self.keep:.1f} %), {100 * self.keep_operations:.0f} % of the operations, "
+            f"outputs off by {self.output_error:.3f}"
         )
         return "\n".join(lines)
 
@@ -98,7 +98,9 @@ def _row(layer: LayerReport) -> tuple[str, ...]:
         "" if layer.ranks is None else str(layer.ranks),
         f"{layer.n_weights:,}",
         f"{layer.n_weights_before:,}",
-        f"{layer.operations / layer.operations_before:.0%}" if layer.operations_before else "",
+        f"{100 * layer.operations / layer.operations_before:.0f} %"
+        if layer.operations_before
+        else "",
         f"{layer.output_error:.3f}",
         layer.reason,
     )

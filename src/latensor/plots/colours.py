@@ -61,13 +61,22 @@ def number_ticks(axis: Any, count: int, which: str = "y", most: int = 26) -> Non
 def checked_names(
     names: Sequence[object] | None, count: int, argument: str, stem: str
 ) -> list[str]:
-    """Names of `count` columns, cut to a length that fits; `stem` and a number unless given."""
+    """Names of `count` columns, cut to a length that fits; `stem` and a number unless given.
+
+    Names that end differently are cut in the middle.
+    """
     if names is None:
         return [f"{stem} {j}".strip() for j in range(count)]
     given = [str(name) for name in names]
     if len(given) != count:
         raise InvalidInputError(f"{argument} holds {len(given)} names: expected {count}")
-    return [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in given]
+    short = [name if len(name) <= _LONGEST else name[: _LONGEST - 1] + "…" for name in given]
+    if len(set(short)) == len(set(given)):
+        return short
+    half = _LONGEST // 2
+    return [
+        name if len(name) <= _LONGEST else f"{name[: half - 1]}…{name[-half:]}" for name in given
+    ]
 
 
 def checked_model(model: Any, attributes: Sequence[str], kinds: str) -> None:

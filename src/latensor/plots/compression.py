@@ -48,7 +48,7 @@ def compression(report: Any) -> Figure:
     for axis in (left, right):
         axis.spines[["top", "right"]].set_visible(False)
     figure.suptitle(
-        f"{report.keep:.0%} of the parameters; outputs of the network off by "
+        f"{100 * report.keep:.0f} % of the parameters; outputs of the network off by "
         f"{report.output_error:.3f}",
         fontsize=10,
     )

@@ -40,7 +40,8 @@ def causes(model: Any, names: Sequence[object] | None = None) -> Figure:
     acts, often = figure.subplots(1, 2, width_ratios=(3.0, 1.0))
     table = np.vstack([components, np.asarray(model.leak_, dtype=float)[None]])[:, order]
     image = acts.imshow(table, aspect="auto", cmap="Blues", vmin=0, vmax=1, interpolation="nearest")
-    figure.colorbar(image, ax=acts, label="probability to turn the feature on")
+    figure.colorbar(image, ax=acts, label="probability")
+    acts.set_title("how probably a cause turns a feature on", fontsize=10)
     acts.set_yticks(np.arange(k + 1), [*(str(j) for j in range(k)), "leak"], fontsize=8)
     acts.set_ylabel("cause")
     if d <= _NAMED:

@@ -84,5 +84,5 @@ def _counts(classes: Any, observed: Any, found: Any) -> Figure:
     panel.set_xlabel("predicted")
     panel.set_ylabel("observed")
     right = np.trace(table) / max(table.sum(), 1)
-    panel.set_title(f"{table.sum():,} rows, {right:.1%} right", fontsize=9, loc="left")
+    panel.set_title(f"{table.sum():,} rows, {100 * right:.1f} % right", fontsize=9, loc="left")
     return figure

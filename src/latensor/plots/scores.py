@@ -78,7 +78,7 @@ def _draw_sizes(axis: Any, held: Any, two_views: bool) -> None:
     axis.set_ylabel("correlation" if two_views else "% of the variance")
     if not two_views and len(held) > 1:
         axis.plot(np.arange(len(held)), np.cumsum(held), color=GREY, marker="o", markersize=3)
-        axis.set_title("bars: each; line: together", fontsize=10)
+        axis.set_title("bars: each direction; line: cumulative", fontsize=10)
     axis.set_ylim(0, 1.05 * (1.0 if two_views else float(held.sum())))
     axis.xaxis.set_major_locator(MaxNLocator(10, integer=True))
     tidy(axis)

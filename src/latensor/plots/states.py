@@ -122,13 +122,13 @@ def _draw_symbols(axis: Any, values: Any, path: Any, names: list[str], colours: 
     painted = np.array(colours)[path[: len(values)]]
     axis.scatter(np.arange(len(values)), values, s=10, marker="s", c=painted, linewidths=0)
     axis.set_ylim(len(names) - 0.4, -0.6)
-    step = -(-len(names) // 24)
+    step = -(-len(names) // 15)
     axis.set_yticks(range(0, len(names), step), names[::step])
     axis.set_ylabel("symbol")
     axis.set_title("rows, coloured by state", fontsize=10)
     tidy(axis)
     if len(names) > 12:
-        axis.tick_params(axis="y", labelsize=5)
+        axis.tick_params(axis="y", labelsize=6)
 
 
 def _draw_path(axis: Any, path: Any, colours: list[str]) -> None:

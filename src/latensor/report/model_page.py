@@ -28,6 +28,8 @@ from latensor.whole_files import whole_text
 _ROWS = 60
 _PRINTED = 20
 _CELL = 60
+# Inches of a figure whose text is still read when it is as wide as a phone.
+_READABLE = 7
 _LEVELS: dict[str, Level] = {"stable": "good", "uncertain": "caution", "unstable": "bad"}
 
 
@@ -190,9 +192,7 @@ def _ending(model: Any) -> list[str]:
         words += [str(model.status)] if hasattr(model, "history") else []
         return ["; ".join(words)] if words else []
     words = []
-    features = getattr(model, "n_features_in_", None)
-    if features is not None:
-        words.append(f"{features:,} {_features(model)}")
+    words += [f"{size} {what}" for what, size in _width(model).items()]
     passes, status = int(getattr(model, "n_iter_", 0) or 0), getattr(model, "status_", None)
     if status is not None:
         words.append(str(status))
@@ -257,15 +257,22 @@ def _overview(model: Any, heading: str) -> Markup:
     )
 
 
-def _features(model: Any) -> str:
-    """What the columns of the data are called."""
-    return (
-        "nodes"
-        if hasattr(model, "membership_")
-        else "leaves"
-        if hasattr(model, "tree_")
-        else "features"
-    )
+def _width(model: Any) -> dict[str, str]:
+    """How many columns the data have, by what they are called."""
+    if hasattr(model, "emissionprob_"):
+        return {"symbols": f"{model.emissionprob_.shape[1]:,}"}
+    if not hasattr(model, "n_features_in_"):
+        return {}
+    count = model.n_features_in_
+    if hasattr(model, "membership_"):
+        return {"nodes": f"{count:,}"}
+    if hasattr(model, "tree_"):
+        return {"leaves": f"{count:,}"}
+    return {"feature" if count == 1 else "features": f"{count:,}"}
+
+
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
 
 
 def _figures(model: Any) -> dict[str, str]:
@@ -275,10 +282,10 @@ def _figures(model: Any) -> dict[str, str]:
         return _figures_of_tensor(model)
     count = getattr(model, "n_components_", None) or getattr(model, "n_components", None)
     if isinstance(count, int | np.integer):
-        found["components"] = str(count)
-    if hasattr(model, "n_features_in_"):
-        found[_features(model)] = f"{model.n_features_in_:,}"
-    return found
+        head, rows = rows_of(model)
+        noun = head[0] if len(rows) == count else "component"
+        found[noun if count == 1 else _plural(noun)] = str(count)
+    return found | _width(model)
 
 
 def _figures_of_tensor(found: Any) -> dict[str, str]:
@@ -352,13 +359,14 @@ def _picture(model: Any, data: Sequence[Any], names: Any) -> Markup | None:
     return section(
         "picture",
         "Picture",
-        element(
-            "figure",
+        scrolling(
+            "Picture",
             element(
                 "img",
                 src=f"data:image/png;base64,{encoded}",
                 alt=f"{type(model).__name__}: what the table above says, drawn",
-                class_="drawn",
+                # On a phone these scroll by themselves: made smaller, nobody could read them.
+                class_="drawn wide" if figure.get_figwidth() > _READABLE else "drawn",
             ),
         ),
     )

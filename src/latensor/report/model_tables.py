@@ -282,6 +282,16 @@ def _component_table(
     return ["component", "weight", *titles], rows
 
 
+def coefficient_rows(model: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
+    """The components of the weights of a regression on tensors; of other forms the parameters."""
+    weights = model.coef_
+    if not hasattr(weights, "weights"):
+        return parameter_rows(model, names, data, width)
+    labels = [_UNLABELLED] * len(weights.factors)
+    titles = _titles(names, labels, [f"mode {m}" for m in range(len(labels))])
+    return _component_table(weights, [to_host(f) for f in weights.factors], labels, titles)
+
+
 def slice_rows(result: Any, names: Names, data: Sequence[Any], width: int) -> Rows:
     """Weights of the components of PARAFAC2, and the slices and columns in which they are large."""
     factors = [to_host(factor) for factor in result.factors[::2]]
@@ -377,6 +387,8 @@ _TABLES: dict[str, Callable[[Any, Names, Sequence[Any], int], Rows]] = {
     "MixtureOfRegressions": regression_rows,
     "TwoLayerNetwork": unit_rows,
     "TwoLayerClassifier": unit_rows,
+    "CPRegressor": coefficient_rows,
+    "CPClassifier": coefficient_rows,
     "PCA": principal_rows,
     "CCA": canonical_rows,
     "MixedMembershipBlockModel": community_rows,

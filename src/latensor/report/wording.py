@@ -27,7 +27,8 @@ def class_in_words(name: str) -> str:
     """The name of a class as a heading: Gaussian HMM, PARAFAC2 Decomposition."""
     words = re.findall(r"[A-Z]+(?![a-z])\d*|[A-Z]?[a-z]+\d*|\d+", name)
     written = " ".join(word.upper() if any(map(str.isdigit, word)) else word for word in words)
-    return written.replace(" Of ", " of ").replace("Noisy Or", "Noisy-Or")
+    written = re.sub(r"\b(Noisy|Multi|Two|Mixed) (?=Or|View|Layer|Membership)", r"\1-", written)
+    return written.replace(" Of ", " of ")
 
 
 def sentence(text: str) -> str:
@@ -36,14 +37,11 @@ def sentence(text: str) -> str:
 
 
 def percent(fraction: float) -> str:
-    """A fraction with the digits that it deserves: 12%, 3.4%, 0.05%."""
+    """A fraction with the digits that it deserves: 12 %, 3.4 %, 0.05 %; no line breaks in it."""
     value = 100.0 * fraction
-    if value == 0.0:
-        return "0%"
-    if value < 0.01:
-        return "<0.01%"
-    digits = 0 if value >= 9.95 else 1 if value >= 0.995 else 2
-    return f"{value:.{digits}f}%"
+    digits = 0 if value >= 9.95 or not value else 1 if value >= 0.995 else 2
+    text = "<0.01" if 0.0 < value < 0.01 else f"{value:.{digits}f}"
+    return text + "\N{NO-BREAK SPACE}%"
 
 
 def number(value: float) -> str:

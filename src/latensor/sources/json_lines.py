@@ -64,7 +64,7 @@ class JsonLinesReader:
             record[self._column],
             self._values,
             lambda kind: self._file.error(
-                line, f"has a {self._column!r} that is no text but a {kind}", source
+                line, f"has a {self._column!r} that is no text but of type {kind}", source
             ),
         )
 
@@ -89,6 +89,10 @@ def as_text(value: object, values: bool, refusal: Callable[[str], InvalidInputEr
 
 def listed(names: object) -> str:
     """The first names of a record or a header, for an error message."""
-    known = [repr(name) for name in names]  # type: ignore[attr-defined]
+    # Of a file that is no table, what should be a name is a whole document.
+    known = [
+        repr(name if len(str(name)) <= 40 else f"{str(name)[:40]} ...")
+        for name in names  # type: ignore[attr-defined]
+    ]
     shown = ", ".join(known[:20]) or "nothing"
     return shown if len(known) <= 20 else f"{shown}, and {len(known) - 20} more"

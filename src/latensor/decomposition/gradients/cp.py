@@ -104,8 +104,8 @@ class CPGradient:
                 return point
         raise NotIdentifiableError(
             f"no gradient: the result is no least-squares solution yet ({self.status}); the next "
-            f"stationary point is more than {_NEAR:.0%} away or not reached. Lower tol, raise "
-            "max_iter, or leave out target and callback"
+            f"stationary point is more than {100 * _NEAR:.0f} % away or not reached. Lower tol, "
+            "raise max_iter, or leave out target and callback"
         )
 
     def _start(self) -> _Point:

@@ -15,12 +15,14 @@ from latensor.diagnostics.mixture_certificate import (
     MixtureCertificate,
     smallest_separation,
 )
-from latensor.estimation.model import Answer, Frame, Search, Start
+from latensor.estimation.model import Answer, Effort, Frame, Search, Start
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import ALGORITHM, N_COMPONENTS, Choice, parameter
 from latensor.estimation.run import Run
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
+from latensor.models.mixtures.feature_views import check_streamed
 from latensor.models.mixtures.mixture_model import MixtureModel
 from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
@@ -36,7 +38,7 @@ from latensor.refinement.mixture_search import search, starts_of
 from latensor.refinement.mixture_starts import Coordinates
 
 # Standard deviations whose cubes are still numbers.
-_NARROWEST = 1e-100
+_NARROWEST, _WIDEST = 1e-100, 1e102
 # Passes after which a read-off that fits needs no other start beside it.
 _PASSES_TO_JUDGE = 20
 
@@ -76,9 +78,13 @@ class GaussianMixtureModel(MixtureModel):
         """The directions (d, r), orthonormal, along which the third moment is taken."""
         raise NotImplementedError(f"{type(self).__name__} must give its directions")
 
+    def check_streaming(self) -> None:
+        if self.by_views:
+            check_streamed(self.n_features)
+
     def stream_rank(self, count: int) -> int:
         """Directions in which a stream of many features keeps the third moment."""
-        return max(2 * count, count + 20)
+        return self.n_features if self.by_views else max(2 * count, count + 20)
 
     def found(self, frame: Frame, moment: ThirdMoment, rng: np.random.Generator) -> Any:
         """What is read off, or None."""
@@ -131,6 +137,14 @@ class GaussianMixtureModel(MixtureModel):
         }
         return Frame(values, {"covariance": summed.recentred(known.mean)}, float(known.count))
 
+    def select(self, run: Run, effort: Effort) -> Selection | None:
+        rows = np.asarray(run.source.head().rows, np.float64)
+        # Numbers of components whose moments underflow are not tried, and one is no answer then.
+        if isinstance(self.n_components, str) and np.ptp(rows, axis=0).any():
+            with np.errstate(over="ignore", invalid="ignore"):
+                _check_unit(float(np.std(rows, axis=0).max()))
+        return super().select(run, effort)
+
     def count(self, known: Covariance) -> int:
         """The number of components, where the samples allow it."""
         count = super().count(known)
@@ -139,12 +153,8 @@ class GaussianMixtureModel(MixtureModel):
                 f"n_components={count} exceeds the 1 distinct samples of {known.count}: lower "
                 "n_components or give more samples"
             )
-        spread = float(np.sqrt(np.diag(known.covariance).max()))
-        if count > 1 and spread < _NARROWEST:
-            raise InvalidInputError(
-                f"X varies by no more than {spread:.3g}, and its third moment underflows: give the "
-                "samples in a larger unit"
-            )
+        if count > 1:
+            _check_unit(float(np.sqrt(np.diag(known.covariance).max())))
         return count
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
@@ -253,12 +263,25 @@ class ReadOffParameters:
 class MomentMixture(GaussianEstimator):
     """Base of the Gaussian mixtures that are read off moments: attributes and certificate."""
 
+    _model_class: ClassVar[type[GaussianMixtureModel]]
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
     _intervals_of = (
         {"weights": PROBABILITY, "means": REAL, "covariances": NOT_NEGATIVE},
         "means",
     )
+
+    def _model(self) -> GaussianMixtureModel:
+        given = self.get_params(deep=False)
+        return self._model_class(
+            given["n_components"],
+            given.get("reg_covar", 0.0),
+            self.n_features_in_,
+            self._row_limit,
+            given["method"] == "views",
+            given["algorithm"],
+            given.get("variance") == "common",
+        )
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         assert answer.state is not None
@@ -295,3 +318,17 @@ class MomentMixture(GaussianEstimator):
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
         """What else the certificate says."""
         return ()
+
+
+def _check_unit(spread: float) -> None:
+    """Refuse samples whose largest standard deviation has no cube."""
+    if spread < _NARROWEST:
+        raise InvalidInputError(
+            f"X varies by no more than {spread:.3g}, and its third moment underflows: give the "
+            "samples in a larger unit"
+        )
+    if not spread < _WIDEST:
+        raise InvalidInputError(
+            f"the third moment of X overflows (standard deviation {spread:.3g}): give the samples "
+            "in a smaller unit"
+        )

@@ -153,7 +153,7 @@ class NoisyOrModel(Model[NoisyOrState]):
         missing = 0 if candidates else 1
         for number in range(max(self.n_init, missing)):
             candidates.append(drawn(few, frame["count"], search_.rng))
-            names.append(f"random {number + 1}")
+            names.append(f"random start {number + 1}")
         if len(candidates) == 1:
             return Start(candidates[0], names[0])
         # Where ones are dense, the start that leads after a few steps is often not the one that

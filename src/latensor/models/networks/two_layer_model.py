@@ -344,7 +344,7 @@ class NetworkModel(Model[NetworkState]):
             floor = min(floor, reached.loss)
             if is_agreed():
                 break
-            tried(self._pruned(fold, family, reached.state, prepared), f"random {number + 1}")
+            tried(self._pruned(fold, family, reached.state, prepared), f"random start {number + 1}")
             if is_agreed():
                 break
         best, name = ends[0]

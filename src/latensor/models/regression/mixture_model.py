@@ -188,7 +188,7 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         fold = _fold_of(inner, units)
         spread = self.spread(frame, units, inner)
         starts = [self.drawn(count, spread, search_.rng) for _ in range(max(self.n_init, 1))]
-        names = [f"random {number + 1}" for number in range(len(starts))]
+        names = [f"random start {number + 1}" for number in range(len(starts))]
         if search_.state is not None:
             known = search_.state.coefficients
             inside = np.column_stack([known[:, 0], known[:, 1:] @ basis])
@@ -237,7 +237,7 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
                 break
         evidence = {"n_starts": len(reached), "n_agreed": agreed}
         best = int(np.argmax(values))
-        return Start(reached[best].state, f"random {best + 1}", 0, evidence)
+        return Start(reached[best].state, f"random start {best + 1}", 0, evidence)
 
     def spread(self, frame: Frame, units: Batch, inner: RegressionMixtureFamily) -> Array:
         """The root (m, m) of the mean of b b' over components, as far as moments show it."""

@@ -122,7 +122,7 @@ class TopicsModel(Model[TopicState]):
         used = totals.n_documents - totals.n_empty
         if used < count:
             raise NotIdentifiableError(
-                f"n_components={count} topics cannot be told apart by {used} documents with words: "
+                f"n_components={count} exceeds the {used} documents with words: "
                 "lower n_components or give more documents"
             )
         values: dict[str, Any] = {"count": count}
