@@ -383,6 +383,7 @@ class LatentTree(
             saturated=float(pairs.mean()) if len(pairs) else 0.0,
             smallest_singular=_smallest_singular(state),
             zero_edges=int((tree.length[inner] <= 1e-12).sum()),
+            misfit=answer.evidence.get("misfit", float("nan")),
         )
 
     def __sklearn_tags__(self) -> Any:

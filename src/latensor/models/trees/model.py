@@ -24,7 +24,7 @@ from latensor.models.trees.affinity import (
 )
 from latensor.models.trees.collapse import collapse_edges
 from latensor.models.trees.family import TreeFamily, TreeState, normalized
-from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
+from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState, misfit
 from latensor.models.trees.gaussian_search import interchange_by_correlations
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
 from latensor.models.trees.rate_search import interchange_under_rates
@@ -426,6 +426,8 @@ class GaussianTreeModel(TreeModel[GaussianTreeState]):
             state, n_iter, history = em_fit.state, em_fit.n_iter, em_fit.history
             converged = em_fit.converged or plain
         evidence = {"affinity": affinity, "n_samples": known.weight}
+        if n_iter:
+            evidence["misfit"] = misfit(state, family.observed, known.weight)
         return Answer(
             state, evidence, n_iter=n_iter, converged=converged, start="lengths", history=history
         )
