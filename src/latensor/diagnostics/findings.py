@@ -6,7 +6,7 @@ import dataclasses
 import html
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -167,7 +167,10 @@ def shown_spectrum(values: Sequence[float], limit: int = 6) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value in types that JSON knows; infinity as text, what is not a number as None."""
+    """A value in types that JSON knows; infinity as text, what is not a number as None.
+
+    Complex numbers are pairs.
+    """
     if isinstance(value, KruskalRank):
         return {"lower": value.lower, "upper": value.upper, "method": value.method}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -176,7 +179,9 @@ def plain(value: Any) -> Any:
         return value.name
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, dict):
+    if isinstance(value, complex):
+        return {"real": plain(value.real), "imaginary": plain(value.imag)}
+    if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]
