@@ -58,12 +58,12 @@ class Findings:
     ----------
     in_halves : int, the number of components where both halves of the data found all of them, which
         is observed stability; 0 where that was not tried
-    also_found : int, a larger number that both halves found too, and that predicts better, but not
-        by enough to decide; 0 where there is none
+    larger : int, a larger number of components that predicts better, but not by enough, or that
+        halves of the data did not find again; 0 where there is none
     """
 
     in_halves: int = 0
-    also_found: int = 0
+    larger: int = 0
     # Topics that the verdict does not ask, unless they are bad: how well the model fits is said
     # apart, and where both halves found the components stability need not be inferred.
     _apart: ClassVar[frozenset[str]] = frozenset()
@@ -90,11 +90,11 @@ class Findings:
 
     @finding("Number")
     def _number(self) -> Said | None:
-        if not self.also_found:
+        if not self.larger:
             return None
         return CAUTION, (
-            f"each half of the data finds {self.also_found} as well, and they predict better, by "
-            "one to two standard errors: more data would tell."
+            f"{self.larger} predict what is held out better by more than one standard error, but "
+            "not by two, or halves of the data do not find the same ones: more data would tell."
         )
 
     @property

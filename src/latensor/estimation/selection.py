@@ -110,16 +110,16 @@ class Selection:
         return self.n_components if found and agrees else 0
 
     @property
-    def also_found(self) -> int:
-        """A larger number that predicts best and was found in both halves, which the answer is
-        behind by more than one standard error, but not by the two that would decide; 0 for none.
+    def larger(self) -> int:
+        """A larger number that predicts best, by more than one standard error, and was found in
+        both halves; beside an answer of one, whether it was found or not. 0 for none.
         """
         rows = {row.n_components: row for row in self.table}
         own, best = rows.get(self.n_components), max(rows.values(), key=_held_out, default=None)
         if own is None or best is None or best.n_components <= self.n_components:
             return 0
-        near = best.is_reproduced and own.behind > own.behind_error
-        return best.n_components if near else 0
+        counts = own.n_components == 1 or best.is_reproduced
+        return best.n_components if counts and own.behind > own.behind_error else 0
 
     @property
     def candidates(self) -> tuple[int, ...]:
@@ -156,7 +156,7 @@ class Selection:
 
 def with_halves(certificate: Any, selection: Selection | None) -> Any:
     """A certificate with what the halves of the data said, where the number was chosen by them."""
-    takes = {each.name for each in fields(certificate)} & {"in_halves", "also_found"}
+    takes = {each.name for each in fields(certificate)} & {"in_halves", "larger"}
     if selection is None or not takes:
         return certificate
     return replace(certificate, **{name: getattr(selection, name) for name in takes})

@@ -57,7 +57,7 @@ class HMMCertificate(Findings):
         not measured, as with few sequences, whose parts depend on each other
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
-    also_found : int, a larger number of states that both halves found too; 0 where there is none
+    larger : int, a larger number of states that may be right too; 0 where there is none
     """
 
     n_components: int
@@ -74,7 +74,7 @@ class HMMCertificate(Findings):
     dependence: float = float("nan")
     rows_alone: float = float("nan")
     in_halves: int = 0
-    also_found: int = 0
+    larger: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})
 
     @property
