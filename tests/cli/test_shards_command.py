@@ -29,10 +29,7 @@ def texts(tmp_path):
     return tmp_path / "*.jsonl.gz"
 
 
-DASK = pytest.mark.needs("dask")
-
-
-@pytest.mark.parametrize("engine", ["local", pytest.param("dask", marks=DASK)])
+@pytest.mark.parametrize("engine", ["local", "dask"])
 def test_topics_of_many_files(texts, tmp_path, engine):
     saved = tmp_path / "model.npz"
     options = ("--topics", 2, "--engine", engine, "--save", saved, "--refine", 2)
@@ -74,14 +71,12 @@ def test_rows_of_many_files(tmp_path):
     "arguments, message",
     [
         (("--engine", "ray", "--topics", 2), "--engine='ray' must be 'local'"),
-        pytest.param(
-            ("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers", marks=DASK
-        ),
+        (("--engine", "dask://127.0.0.1:1", "--topics", 2), "no scheduler answers"),
         (("--out", "page.txt", "--topics", 2), "must end with .html, .htm or .csv"),
     ],
 )
 def test_what_is_refused(texts, arguments, message, monkeypatch):
-    monkeypatch.setattr("latensor.engines.dask._PATIENCE", 0.5, raising=False)
+    monkeypatch.setattr("latensor.engines.dask._PATIENCE", 0.5)
     found = run("topics", texts, *arguments)
     assert found.exit_code != 0
     assert message in found.output

@@ -4,6 +4,7 @@ import itertools
 import json
 import pickle
 
+import dask.array
 import numpy as np
 import pytest
 import scipy.sparse
@@ -21,8 +22,6 @@ from latensor.models.graphs.sums import Census, ExplainedEdges, OwnPartSums, Par
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.shards import Source
 
-dask = pytest.importorskip("dask")
-dask_array = pytest.importorskip("dask.array")
 PLANTED = make_block_model(600, 3, alpha0=0.2, degree=40, random_state=0).adjacency
 DIRECTED = make_block_model(640, 2, degree=20, directed=True, random_state=1).adjacency
 
@@ -115,7 +114,7 @@ def test_partitions_give_what_the_matrix_gives(matrix, k):
         parts(looped, 50),
         parts(matrix.toarray().astype(int), 300),
         lt.sources.partitions([[matrix[:90].todok()], [matrix[90:].tocoo()]]),
-        dask_array.from_array(matrix.toarray(), chunks=(250, 170)),
+        dask.array.from_array(matrix.toarray(), chunks=(250, 170)),
     ):
         found = model(k).fit(source)
         assert np.abs(found.membership_ - whole.membership_).max() < 1e-8
@@ -147,19 +146,19 @@ def test_rows_as_lists_of_neighbours_in_files(tmp_path):
 def test_answers_of_collections_are_collections():
     found = model().fit(PLANTED)
     blocks = [
-        dask_array.from_delayed(
+        dask.array.from_delayed(
             dask.delayed(block), block.shape, block.dtype, meta=scipy.sparse.csr_array((0, 0))
         )
         for block in (PLANTED[:350], PLANTED[350:])
     ]
-    rows = dask_array.concatenate(blocks)
+    rows = dask.array.concatenate(blocks)
     assert np.array_equal(
         model().fit(rows).membership_, model().fit(parts(PLANTED, 350)).membership_
     )
     for method in ("predict", "predict_proba"):
         expected = getattr(found, method)(PLANTED)
         answers = getattr(found, method)(rows)
-        assert isinstance(answers, dask_array.Array)
+        assert isinstance(answers, dask.array.Array)
         assert np.array_equal(answers.compute(), expected)
         local = list(getattr(found, method)(parts(PLANTED, 350)))
         assert np.array_equal(np.concatenate(local), expected)
