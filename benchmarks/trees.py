@@ -37,8 +37,9 @@ from latensor.models.trees.joining import (
 from latensor.models.trees.model import GaussianTreeModel, correlations_of
 from latensor.models.trees.rate_search import interchange_under_rates
 from latensor.models.trees.rates import common_rates
-from latensor.models.trees.sums import LeafMoments, PairTables
+from latensor.models.trees.sums import PairTables
 from latensor.moments.batch import Batch
+from latensor.moments.row_sums import CovarianceSums
 from latensor.sources import robinson_foulds
 from latensor.sources.newick import parse_newick
 
@@ -104,7 +105,7 @@ def likelier(known: Any, X: Any) -> Any:
         names = tuple(map(str, range(X.shape[1])))
         model = GaussianTreeModel("auto", "auto", None, None, names, "auto", 200, 1e-6)
         units = Batch((X,), np.ones(len(X)), np.arange(len(X), dtype=np.uint64))
-        return model.likelier_tree(tree, LeafMoments(X.mean(axis=0)).update(units), known)[0]
+        return model.likelier_tree(tree, CovarianceSums(X.mean(axis=0)).update(units), known)[0]
     if known.rates is None:
         return tree
     tree = replace(tree, length=fitted_lengths(tree, known))

@@ -280,6 +280,11 @@ BAD = {
     "learning": (["--apply", "{model}", "{text}", "--topics", "3"], "no place beside --apply"),
     "needless words": (["--apply", "{model}", "{text}", "--vocab", "{short}"], "has no place"),
     "other words": (["--apply", "{model}", "{uci}", "--vocab", "{other}"], "no word of the model"),
+    "no name": ([""], "the name is empty"),
+    "standard input": (["-"], "save it to a file"),
+    "no checkpoint": (["{text}", "--topics", "2", "--checkpoint", ""], "the name is empty"),
+    "no pattern": (["{text}", "--token-pattern", ""], "must be a regular expression"),
+    "no words": (["{signs}"], "takes all between blanks"),
     "other columns": (["--apply", "{model}", "{narrow}"], "words"),
 }
 
@@ -299,6 +304,7 @@ def test_bad_input_is_refused_in_one_line(run, texts, model, tmp_path, case):
         "short_line": write(tmp_path, "line.txt", texts[:1]),
         "other": tmp_path / "other.txt",
         "narrow": tmp_path / "narrow.uci",
+        "signs": write(tmp_path, "signs.txt", ["\N{FISH}", "\N{GUITAR} \N{FISH}"]),
     }
     files["empty"].write_text("")
     noise = os.urandom(3000).hex()
@@ -313,6 +319,14 @@ def test_bad_input_is_refused_in_one_line(run, texts, model, tmp_path, case):
     assert message.startswith("Error: ")
     assert reason in message
     assert {p: p.read_bytes() for p in tmp_path.iterdir()} == before
+
+
+def test_the_checkpoint_of_another_fit_is_refused(run, corpus, tmp_path):
+    assert run(corpus, "--topics", "2", "--checkpoint", tmp_path / "kept").exit_code == 0
+    result = run(corpus, "--topics", "3", "--checkpoint", tmp_path / "kept")
+    assert result.exit_code == 2
+    assert "--checkpoint=" in result.stderr
+    assert "holds the checkpoint of another fit" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["learn", "apply"])

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from latensor.engines import LocalEngine
+from latensor.engines.blocks import first_units
 from latensor.estimation.run import Run, seed_of
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind, mixed
@@ -156,14 +157,32 @@ def test_moments_are_those_of_definition():
     assert np.allclose(moved.covariance, known.covariance, rtol=1e-12)
 
 
+@pytest.mark.parametrize("kind", [Kind.ROWS, Kind.SEQUENCES])
+def test_the_first_units_are_looked_for_in_all_shards(kind):
+    """Those of sequences, too: intervals count as many as they have groups."""
+    many = Source(kind, (None,) * 4, None)
+    units = Batch((ROWS[:30],), np.ones(30), np.arange(30, dtype=np.uint64))
+
+    def read(number, wanted):
+        return [units.take(slice(10 * number, 10 * number + min(wanted, 10)))] if number < 3 else []
+
+    assert (first_units(many, 25, read).keys == units.keys[:25]).all()
+    assert len(first_units(many, 99, read)) == 30
+    assert len(first_units(many, None, read)) == (10 if kind is Kind.SEQUENCES else 30)
+    with pytest.raises(InvalidInputError, match="no sample"):
+        first_units(many, 5, lambda number, wanted: [])
+
+
 def test_a_sample_is_unbiased_and_its_prefix_is_one():
-    found = LocalEngine(1).sample(source([ROWS]), 4000, 3)
+    found = LocalEngine(1).fold(source([ROWS]), Sample(4000, 3))
     assert len(found.units) == 4000
     assert found.count == 9000
     assert not found.is_everything
     deviation = ROWS.std(axis=0) / np.sqrt(4000)
     assert (np.abs(found.units.rows.mean(axis=0) - ROWS.mean(axis=0)) < 4 * deviation).all()
-    assert (found.first(100).keys == LocalEngine(1).sample(source([ROWS]), 100, 3).units.keys).all()
+    assert (
+        found.first(100).keys == LocalEngine(1).fold(source([ROWS]), Sample(100, 3)).units.keys
+    ).all()
     filtered = LocalEngine(1).fold(source([ROWS]), Sample.expecting(500, 3, 9000))
     assert (filtered.units.keys == found.first(500).keys).all()
     assert (found.in_order().keys[1:] > found.in_order().keys[:-1]).all()

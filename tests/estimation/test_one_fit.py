@@ -127,6 +127,36 @@ def test_workers_of_workers_of_workers(name):
     equal(values(alike), values(model), 1e-6)
 
 
+@pytest.mark.parametrize("name", [*CASES, "points"])
+def test_the_layout_of_samples_changes_no_bit(name):
+    kind, given, data = CASES.get(name, (lt.GaussianHMM, {"n_components": 2}, (ROWS,)))
+    one, other = (
+        kind(**given).set_params(random_state=0).fit(*each(layout, data))
+        for layout in (np.ascontiguousarray, np.asfortranarray)
+    )
+    for attribute, arrays in values(one).items():
+        for a, b in zip(arrays, values(other)[attribute], strict=True):
+            assert np.array_equal(a, b), attribute
+
+
+@every
+def test_a_fit_tells_its_callback_and_is_ended_by_it(name):
+    told = []
+    model = make(name).fit(*CASES[name][2], callback=lambda step, number: told.append(step))
+    assert told
+
+    def stop(step, number):
+        raise KeyboardInterrupt
+
+    before = values(model)
+    with pytest.raises(KeyboardInterrupt):
+        model.fit(*CASES[name][2], callback=stop)
+    equal(before, values(model))
+    with pytest.raises(KeyboardInterrupt):
+        (fresh := make(name)).fit(*CASES[name][2], callback=stop)
+    assert not hasattr(fresh, "n_features_in_")
+
+
 @pytest.mark.parametrize("name", ["spherical", "full", "views"])
 def test_warnings_point_at_the_caller(name):
     with warnings.catch_warnings(record=True) as found:

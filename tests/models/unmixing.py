@@ -2,7 +2,10 @@
 
 import numpy as np
 
+from latensor.engines import LocalEngine
+from latensor.moments.batch import Batch, Kind
 from latensor.moments.fourth import FourthMoment
+from latensor.sources.shards import Source
 
 
 def amari_distance(unmixing, mixing):
@@ -34,3 +37,12 @@ def matched_columns(found, true):
     rows, columns = linear_sum_assignment(-np.abs(gains))
     order = rows[np.argsort(columns)]
     return found[:, order] * np.sign(gains[order, np.arange(len(order))])
+
+
+def over_scores(scores, weights=None, sensors=None, n_jobs=1):
+    """Passes over scores in memory."""
+    known = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=np.float64)
+    parts = (scores, scores[:, :0] if sensors is None else sensors)
+    units = Batch(parts, known, np.arange(len(scores), dtype=np.uint64))
+    source, engine = Source.of(Kind.ROWS, units), LocalEngine(n_jobs)
+    return lambda start: engine.fold(source, start)

@@ -284,6 +284,23 @@ def test_filter_finds_topics_by_word(visit):
     assert len(order(driver)) == COUNT
 
 
+def test_many_topics_stand_on_the_page_once_they_are_asked_for(visit):
+    driver = visit("large", width=400)
+    assert len(shown(driver, ".cards .card")) == 24
+    assert driver.execute_script("return document.documentElement.scrollHeight") < 30_000
+    last = driver.find_elements(By.CSS_SELECTOR, ".cards .card")[-1].get_attribute("data-topic")
+    driver.execute_script(f"location.hash = '#topic-{last}'")
+    assert until(lambda: len(shown(driver, ".cards .card")) == 100)
+    assert not shown(driver, "#show-all")
+    driver = visit("large")
+    driver.find_element(By.ID, "show-all").click()
+    assert len(shown(driver, ".cards .card")) == 100
+    for settings in ({"fragment": f"#topic-{last}"}, {"script": False}):
+        driver = visit("large", **settings)
+        assert until(lambda: len(shown(driver, ".cards .card")) == 100), settings  # noqa: B023
+    assert not shown(visit("full"), "#show-all")
+
+
 def test_sorting(visit):
     driver = visit()
     topics = full_page(COUNT).topics

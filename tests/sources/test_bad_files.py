@@ -98,7 +98,7 @@ BAD = [
         "line 3 .* no 'text'; it has 'body', 'id'",
     ),
     ('{"text": "a"}\n', "a", {"text_column": "body"}, "line 1 .* no 'body'; it has 'text'"),
-    ('{"text": 3}\n', "a", {}, "line 1 .* no text but a int"),
+    ('{"text": 3}\n', "a", {}, "line 1 .* no text but of type int"),
     ('{"text": "a"}\n', "a", {"text_column": 0}, "text_column=0 must be the name"),
     ("[" * 100_000 + "\n", "a.jsonl", {}, "line 1 .* is not JSON"),
     # CSV

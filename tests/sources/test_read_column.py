@@ -58,7 +58,7 @@ def test_a_column_that_is_not_there_is_named(tmp_path, kind):
 
 def test_numbers_are_no_texts(tmp_path):
     for kind in ("jsonl", "parquet"):
-        with pytest.raises(InvalidInputError, match="'year' that is no text but a int"):
+        with pytest.raises(InvalidInputError, match="'year' that is no text but of type int"):
             list(lt.read_documents(written(tmp_path, kind), text_column="year"))
 
 

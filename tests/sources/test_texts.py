@@ -79,6 +79,24 @@ def test_what_are_no_texts_is_refused() -> None:
         counted.transform(["words of a text"])
 
 
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("one text", "a list of texts"),
+        ([], "no documents"),
+        ([b"some bytes"], "decode"),
+        ([["a", "list"], ["of", "words"]], "join"),
+        (pd.DataFrame({"body": TEXTS}), "'body'"),
+    ],
+)
+def test_texts_in_another_form_say_what_to_give(given: Any, said: str) -> None:
+    model = lt.LatentDirichletAllocation(2, random_state=0).fit(TEXTS)
+    for call in (lt.LatentDirichletAllocation(2).fit, model.transform, model.perplexity):
+        with pytest.raises(lt.InvalidInputError, match=said) as refusal:
+            call(given)
+        assert len(str(refusal.value)) < 200
+
+
 def test_a_folder_is_a_document_a_file(folder: Any) -> None:
     source = lt.read_documents(folder)
     assert source.names == sorted(source.names)
@@ -94,6 +112,7 @@ def test_a_folder_is_a_document_a_file(folder: Any) -> None:
     model = lt.LatentDirichletAllocation(2, random_state=0).fit(folder)
     assert "hidden" not in model.vocabulary_
     assert model.transform(folder).shape == (len(TEXTS) + 1, 2)
+    np.testing.assert_array_equal(model.transform(str(folder)), model.transform(folder))
 
 
 def test_folders_that_cannot_be_read(tmp_path: Any, folder: Any) -> None:

@@ -20,6 +20,7 @@ from latensor.cli.files import Input, read_input
 from latensor.cli.findings import WORDING, Delivery, Run, print_components, say, table_of
 from latensor.cli.mode_names import read_mode_labels
 from latensor.cli.options import (
+    Source,
     Target,
     array_option,
     labels_option,
@@ -49,7 +50,7 @@ Examples:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Source())
 @click.option(
     "--rank",
     callback=read_rank,

@@ -30,6 +30,7 @@ WORDING = Wording(
         r"random_state\b": "--seed",
         r"n_jobs\b": "--jobs",
         r"engine(?==)": "--engine",
+        r"checkpoint(?==)": "--checkpoint",
         r"paths(?==)": "FILE",
         r"refine\b(?= ?=)": "--refine",
         r"vocabulary(?==| holds| has|\[)": "--vocab",

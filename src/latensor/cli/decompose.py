@@ -19,6 +19,7 @@ from latensor.cli.files import Input, read_input
 from latensor.cli.findings import WORDING, Delivery, Run, print_components, print_tucker, say
 from latensor.cli.mode_names import read_mode_labels
 from latensor.cli.options import (
+    Source,
     Target,
     array_option,
     labels_option,
@@ -77,7 +78,7 @@ def _read_entry(word: str, value: str) -> int | float | None:
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Source())
 @click.option(
     "--rank",
     callback=read_rank,

@@ -24,7 +24,7 @@ from latensor.cli.fit_run import (
     save,
     write_page,
 )
-from latensor.cli.options import Target, jobs_option, refuse_learning, seed_option, typed
+from latensor.cli.options import Source, Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.saving import SUMMARY, output_folder
 from latensor.cli.shards import checkpoint_option, engine_option, fit_shards, is_sharded
@@ -74,7 +74,7 @@ def _print_models(context: click.Context, parameter: Any, value: bool) -> None:
 
 @click.command(epilog=_EPILOG)
 @click.argument("model")
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Source())
 @click.option(
     "--list",
     is_flag=True,

@@ -26,6 +26,16 @@ class Target(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Source(Target):
+    """A file or folder that is read, and more than once: the standard input is none."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path, or the end of the command."""
+        if value == "-":
+            self.fail("the standard input can be read only once: save it to a file", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 seed_option = click.option(
     "--seed",
     metavar="N",

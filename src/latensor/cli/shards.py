@@ -20,6 +20,7 @@ from latensor.cli.corpus import WORDING, Reading, stop_words_of
 from latensor.cli.findings import say
 from latensor.cli.interval_folds import LabelledFiles, options_named
 from latensor.cli.intervals import label_columns
+from latensor.cli.options import Target
 from latensor.cli.progress import Meter, progress_meter
 from latensor.cli.refusal import Refusal
 from latensor.cli.topic_progress import topic_meter
@@ -45,7 +46,7 @@ engine_option = click.option(
 )
 checkpoint_option = click.option(
     "--checkpoint",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=Target(file_okay=False),
     metavar="DIR",
     help="Folder from which the same command goes on where it was ended.",
 )

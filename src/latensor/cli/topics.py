@@ -13,7 +13,7 @@ from latensor.cli.console import printing
 from latensor.cli.corpus import Reading
 from latensor.cli.findings import say
 from latensor.cli.mixtures import apply_model
-from latensor.cli.options import Target, jobs_option, refuse_learning, seed_option, typed
+from latensor.cli.options import Source, Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
 from latensor.cli.shards import (
     checkpoint_option,
@@ -77,7 +77,7 @@ def _read_frequency(context: Any, parameter: Any, value: str | None) -> float | 
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=Source())
 @click.option(
     "--topics",
     callback=read_topics,

@@ -1,10 +1,14 @@
-"""Whether the likelihood speaks for every component of a mixture, whatever its components are."""
+"""Whether data speak for every component of a mixture, whatever its components are."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from latensor.diagnostics.findings import CAUTION, GOOD, Said
+from latensor.arrays import Array
+from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said
+
+# Rows by which a number is known at all, and to a third of itself.
+_FEWEST, _ENOUGH = 5.0, 10.0
 
 
 def evidence_finding(n_components: int, gain: float, asked: float) -> Said | None:
@@ -43,3 +47,37 @@ def component_worth(n_parameters: int, n_fewer: int, n_rows: float) -> float:
     if left <= 0:
         return float("inf")
     return float((n_parameters - n_fewer) / 2 * np.log(n_rows) * n_rows / left)
+
+
+def fewest_observed(fractions: Array, observed: Array, kind: str) -> float:
+    """Rows of a component that show a feature, or two whose covariance is free: the fewest.
+
+    Parameters
+    ----------
+    fractions : (n, k), how much of every row belongs to each component
+    observed : (n, d) of bool
+    kind : "full", "tied", "diag" or "spherical"
+    """
+    shown = observed.astype(np.float64)
+    together = [(shown * own[:, None]).T @ shown for own in fractions.T]
+    if kind == "full":
+        return float(np.min(together))
+    fewest = float(np.min([np.diag(each) for each in together]))
+    return min(fewest, float(np.sum(together, axis=0).min())) if kind == "tied" else fewest
+
+
+def observed_finding(said: str, fewest: float) -> Said:
+    """What is left of missing entries.
+
+    Parameters
+    ----------
+    said : which entries are missing
+    fewest : float, `fewest_observed`
+    """
+    if fewest >= _ENOUGH:
+        return GOOD, f"{said}."
+    return BAD if fewest < _FEWEST else CAUTION, (
+        f"{said}. A component has {fewest:.2g} rows that show some feature, or some two together: "
+        "what it says of these comes from where EM began. Leave features out, or lower "
+        "n_components."
+    )

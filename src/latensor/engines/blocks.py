@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-from latensor.moments.batch import Batch
+from latensor.exceptions import InvalidInputError
+from latensor.moments.batch import Batch, Kind
 from latensor.sources.collections import DelayedParts
 from latensor.sources.shards import Source
 
@@ -35,10 +36,42 @@ def blocks_of(template: Source, number: int, shard: Any, pieces: Any) -> Iterato
     shard : recipe
     pieces : what the partition of a collection holds, None where the recipe reads it itself
     """
-    if pieces is not None:
-        if isinstance(shard.pieces, DelayedParts):
-            pieces = [shard.pieces.together(list(pieces))]
-        shard = replace(shard, pieces=pieces)
     shards = list(template.shards)
-    shards[number : number + 1] = [shard]
+    shards[number : number + 1] = [holding(shard, pieces)]
     return replace(template, shards=shards).batches(number)
+
+
+def holding(shard: Any, pieces: Any) -> Any:
+    """A recipe with the pieces of a collection in their place."""
+    if pieces is None:
+        return shard
+    if isinstance(shard.pieces, DelayedParts):
+        pieces = [shard.pieces.together(list(pieces))]
+    return replace(shard, pieces=pieces)
+
+
+def first_of(blocks: Iterable[Batch], wanted: int) -> list[Batch]:
+    """The first units of some blocks as one batch; nothing where there are none."""
+    held: list[Batch] = []
+    for block in blocks:
+        held.append(block)
+        if sum(map(len, held)) >= wanted:
+            break
+    return [Batch.joined(held).take(slice(0, wanted))] if held else []
+
+
+def first_units(
+    source: Source, count: int | None, read: Callable[[int, int], list[Batch]]
+) -> Batch:
+    """The first block of a source, or its first `count` units, as `read` gives those of a shard."""
+    wanted = source.block if count is None else count
+    held: list[Batch] = []
+    for number in range(len(source.shards)):
+        held += read(number, wanted - sum(map(len, held)))
+        # One sequence may be as long as a block.
+        whole = held and count is None and source.kind is Kind.SEQUENCES
+        if whole or sum(map(len, held)) >= wanted:
+            return Batch.joined(held).take(slice(0, wanted))
+    if not held:
+        raise InvalidInputError("X holds no sample of positive weight: give at least one")
+    return Batch.joined(held)

@@ -15,14 +15,21 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from latensor.engines.blocks import Key, blocks_of, key_of, template_of
+from latensor.engines.blocks import (
+    Key,
+    blocks_of,
+    first_of,
+    first_units,
+    holding,
+    key_of,
+    template_of,
+)
 from latensor.engines.tree import FAN_IN, aligned_groups, fold_blocks, joined, total
 from latensor.engines.worker_memory import kept_memory
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.documents import DocumentBatch
 from latensor.moments.sums import Folded
-from latensor.moments.unit_sample import Sample
 from latensor.sources.collections import DelayedPart, DelayedParts
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
@@ -86,10 +93,6 @@ class DaskEngine:
         nodes = {place: empty.received(message) for place, message in messages.items()}
         return total(nodes, len(source.shards), empty)  # type: ignore[no-any-return]
 
-    def sample(self, source: Source, limit: int, seed: int) -> Sample:
-        """At most `limit` units that stand for all."""
-        return self.fold(source, Sample(limit, seed))
-
     def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
         """What a function gives for every block, in order: answers per unit, no sum."""
         work = self._dask.delayed(_map_group, pure=False)
@@ -100,24 +103,16 @@ class DaskEngine:
     def head(self, source: Source, count: int | None = None) -> Batch:
         """The first block of a source, or its first `count` units."""
         work = self._dask.delayed(_first_blocks, pure=False)
-        wanted = source.block if count is None else count
-        held: list[Batch] = []
-        for number in range(len(source.shards)):
-            left = wanted - sum(map(len, held))
+
+        def read(number: int, wanted: int) -> list[Batch]:
+            shard = self._recipe(source.shards[number])
             try:
-                [found] = self._compute(
-                    [work(template_of(source), number, *self._shard(source, number), left)]
-                )
+                [found] = self._compute([work(template_of(source), number, *shard, wanted)])
             except Exception as error:
                 raise self._explained(error) from error
-            held += [found] if found is not None else []
-            if sum(map(len, held)) >= wanted or (
-                held and count is None and source.kind is Kind.SEQUENCES
-            ):
-                break
-        if not held:
-            raise InvalidInputError("X holds no sample of positive weight: give at least one")
-        return Batch.joined(held).take(slice(0, wanted))
+            return found  # type: ignore[no-any-return]
+
+        return first_units(source, count, read)
 
     def answers(self, given: Partitioned, answers: Any, example: Any) -> Any:
         """A collection of answers: a bag for a bag, otherwise an array of as many rows.
@@ -189,7 +184,7 @@ class DaskEngine:
         template = template_of(source)
         groups = []
         for numbers in aligned_groups(len(source.shards), self._n_threads()):
-            shards = [self._shard(source, number) for number in numbers]
+            shards = [self._recipe(source.shards[number]) for number in numbers]
             groups.append(prepare(template, list(numbers), shards))
         if keep:
             groups = list(
@@ -198,11 +193,8 @@ class DaskEngine:
             self._kept[key_of(source)] = source, groups
         return groups
 
-    def _shard(self, source: Source, number: int) -> tuple[Any, list[Any] | None]:
-        """A shard as a recipe; a part of a collection stands beside it as a task."""
-        return self._recipe(source.shards[number])
-
     def _recipe(self, shard: Any) -> tuple[Any, list[Any] | None]:
+        """A shard as a recipe; a part of a collection stands beside it as a task."""
         part = getattr(shard, "pieces", None)
         if isinstance(part, DelayedPart):
             return replace(shard, pieces=()), [part.delayed]
@@ -326,12 +318,8 @@ def _listed(items: Any, answers: Any) -> list[Any]:
 
 
 def _answer(answers: Any, shard: Any, pieces: Any) -> Any:
-    if pieces is not None:
-        if isinstance(shard.pieces, DelayedParts):
-            pieces = [shard.pieces.together(list(pieces))]
-        shard = replace(shard, pieces=pieces)
     with kept_memory.hold():
-        return answers.of_shard(shard)
+        return answers.of_shard(holding(shard, pieces))
 
 
 def _map_group(function: Callable[[Batch], Any], group: list[tuple[int, list[Batch]]]) -> list[Any]:
@@ -341,10 +329,5 @@ def _map_group(function: Callable[[Batch], Any], group: list[tuple[int, list[Bat
 
 def _first_blocks(
     template: Source, number: int, shard: Any, pieces: Any, wanted: int
-) -> Batch | None:
-    held: list[Batch] = []
-    for block in blocks_of(template, number, shard, pieces):
-        held.append(block)
-        if sum(map(len, held)) >= wanted:
-            break
-    return Batch.joined(held).take(slice(0, wanted)) if held else None
+) -> list[Batch]:
+    return first_of(blocks_of(template, number, shard, pieces), wanted)

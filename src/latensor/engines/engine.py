@@ -7,7 +7,6 @@ from typing import Any, Protocol, TypeVar
 
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded
-from latensor.moments.unit_sample import Sample
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 
@@ -27,9 +26,6 @@ class Engine(Protocol):
         keep : bool, whether shards are kept for the next pass
         told : called with the number of shards that are done whenever there are more
         """
-
-    def sample(self, source: Source, limit: int, seed: int) -> Sample:
-        """At most `limit` units that stand for all."""
 
     def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
         """What a function gives for every block, in order."""

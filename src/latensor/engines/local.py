@@ -12,7 +12,6 @@ from typing import Any, Protocol, TypeVar
 from latensor.arrays.threads import inner_threads, one_blas_thread, thread_count
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Folded
-from latensor.moments.unit_sample import Sample
 from latensor.sources.shards import Source
 
 A = TypeVar("A", bound=Folded)
@@ -166,10 +165,6 @@ class LocalEngine:
             if saving is not None and saving.is_due:
                 saving.save(done, merging.snapshot())
         return merging.total(start)  # type: ignore[no-any-return]
-
-    def sample(self, source: Source, limit: int, seed: int) -> Sample:
-        """At most `limit` units that stand for all."""
-        return self.fold(source, Sample(limit, seed))
 
     def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
         """What a function gives for every block, in order: answers per unit, no sum."""

@@ -23,12 +23,11 @@ from uuid import uuid4
 
 import numpy as np
 
-from latensor.engines.blocks import Key, blocks_of, key_of, template_of
+from latensor.engines.blocks import Key, blocks_of, first_of, first_units, key_of, template_of
 from latensor.engines.tree import FAN_IN, Nodes, fold_blocks, joined, total
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch, Kind
 from latensor.moments.sums import Folded
-from latensor.moments.unit_sample import Sample
 from latensor.sources.collections import FramePart
 from latensor.sources.partitions import Partitioned
 from latensor.sources.records import Layout
@@ -94,10 +93,6 @@ class SparkEngine:
         leaves = [(index + 1) << level for level, index in nodes]
         return total(nodes, max(len(source.shards), *leaves, 0), empty)  # type: ignore[no-any-return]
 
-    def sample(self, source: Source, limit: int, seed: int) -> Sample:
-        """At most `limit` units that stand for all."""
-        return self.fold(source, Sample(limit, seed))
-
     def map(self, source: Source, function: Callable[[Batch], Any]) -> Iterator[Any]:
         """What a function gives for every block, in order: answers per unit, no sum."""
 
@@ -109,23 +104,18 @@ class SparkEngine:
 
     def head(self, source: Source, count: int | None = None) -> Batch:
         """The first block of a source, or its first `count` units."""
-        wanted = source.block if count is None else count
         values = self._blocks(source).rdd.map(_value)
-        held: list[Batch] = []
-        for number in range(len(source.shards)):
-            left = wanted - sum(map(len, held))
+
+        def read(number: int, wanted: int) -> list[Batch]:
             try:
                 found = self._session.sparkContext.runJob(
-                    values, lambda blocks, left=left: _first(blocks, left), [number]
+                    values, lambda blocks: _first(blocks, wanted), [number]
                 )
             except Exception as error:
                 raise explained(error) from error
-            held += [_checked(part) for part in found]
-            if sum(map(len, held)) >= wanted or (held and source.kind is Kind.SEQUENCES):
-                break
-        if not held:
-            raise InvalidInputError("X holds no sample of positive weight: give at least one")
-        return Batch.joined(held).take(slice(0, wanted))
+            return [_checked(part) for part in found]
+
+        return first_units(source, count, read)
 
     def answers(self, given: Partitioned, answers: Any, example: Any) -> Any:
         """The frame with one more column, named after the method; of files that column alone.
@@ -350,18 +340,14 @@ def _value(row: Any) -> bytes:
 
 def _first(blocks: Iterable[bytes], wanted: int) -> list[Any]:
     """The first units of a partition as one batch, or what is wrong with them."""
-    held: list[Batch] = []
     try:
-        for block in _unpacked(blocks):
-            held.append(block)
-            if sum(map(len, held)) >= wanted:
-                break
+        found = first_of(_unpacked(blocks), wanted)
         # Spark ends a worker that has not read its input, and what it has compiled.
         for _ in blocks:
             pass
     except InvalidInputError as error:
         return [error]
-    return [Batch.joined(held).take(slice(0, wanted))] if held else []
+    return found
 
 
 def _unpacked(blocks: Iterable[Any]) -> Iterator[Batch]:

@@ -161,9 +161,9 @@ class LatentEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         y : ignored
         sample_weight : (n,) or None; a weight of 2 is the same as giving the sample twice. With
             a source, pairs (batch, sample_weight) stand in place of batches
-        callback : called with the name and the number of every pass over the data; where it has a
-            method `partition`, that is called with the name and the fraction of the partitions
-            that are done
+        callback : called with the name and the number of every pass over the data, once with 0
+            where data in memory are fitted without; where it has a method `partition`, that is
+            called with the name and the fraction of the partitions that are done
         checkpoint : folder in which a fit that is ended at any moment leaves what it has done, so
             that the same call goes on from there and ends with the same bits; needs an integer
             random_state

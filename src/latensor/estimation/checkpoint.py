@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import platform
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import scipy
 import scipy.sparse
 
 import latensor
-from latensor.estimation.files import Journal, can_be_stored
+from latensor.estimation.files import can_be_stored
 from latensor.exceptions import InvalidInputError
 from latensor.moments.batch import Batch
 from latensor.moments.ragged import Ragged
@@ -39,8 +40,10 @@ _WITHOUT_EFFECT = ("callback", "n_jobs", "verbose")
 _KIND = "checkpoint"
 
 
-class Checkpoint(Journal):
+class Checkpoint:
     """The journal of a fit that saves no more often than a fiftieth of the time allows.
+
+    Every file is whole or not there, whenever the run was ended.
 
     Parameters
     ----------
@@ -53,8 +56,22 @@ class Checkpoint(Journal):
     """
 
     def __init__(self, folder: PathLike, fingerprint: dict[str, Any]) -> None:
-        super().__init__(folder, fingerprint)
-        assert self._folder is not None
+        self._folder = Path(folder)
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise InvalidInputError(
+                f"checkpoint={str(folder)!r} cannot be made: {error.strerror}"
+            ) from error
+        arrays: dict[str, Any] = {}
+        found, path = {"tree": encode(fingerprint, arrays), "arrays": arrays}, self._path("fit")
+        if not path.exists():
+            write_value(path, found, _KIND)
+        elif not _equal(read_value(path, _KIND).value, found):
+            raise InvalidInputError(
+                f"checkpoint={str(folder)!r} holds the checkpoint of another fit (other settings, "
+                "other data or another version): give another folder, or remove this one"
+            )
         self._waiting: dict[str, Any] = {}
         # States of loops that wait to be written, with the folds before and at their end.
         self._states: dict[str, tuple[int, int, Any]] = {}
@@ -85,11 +102,13 @@ class Checkpoint(Journal):
             self.write()
 
     def committed(self, name: str) -> Any:
-        found = self._read(f"state {name}")
+        """Begin a loop: the state that it has committed last, or None."""
         self._begun = self._n_folds
-        return found
+        path = self._path(f"state {name}")
+        return read_value(path, _KIND).value if path.exists() else None
 
     def commit(self, name: str, state: object) -> None:
+        """Keep the state of a loop in place of the folds that have led to it."""
         self._waiting = {k: m for k, m in self._waiting.items() if _number(k) <= self._begun}
         self._states[name] = self._begun, self._n_folds, state
         if self.is_due:
@@ -105,7 +124,6 @@ class Checkpoint(Journal):
 
         What would take more than its part of the time since the last save waits on.
         """
-        assert self._folder is not None
         begin = time.monotonic()
         states = [state for _, _, state in self._states.values()]
         expected = _FIRST_COST + _PACE * _bytes_of([self._waiting, states, partial])
@@ -117,7 +135,7 @@ class Checkpoint(Journal):
             held = {k: m for k, m in self._waiting.items() if (_number(k) > self._begun) is inside}
             if held:
                 numbers = [key.partition(" ")[0] for key in held]
-                path = self._folder / f"folds {min(numbers)} {max(numbers)}.npz"
+                path = self._path(f"folds {min(numbers)} {max(numbers)}")
                 write_value(path, held, _KIND)
                 self._files.append(path)
         self._waiting = {}
@@ -126,7 +144,7 @@ class Checkpoint(Journal):
             self._drop(begun, last)
         self._states = {}
         if partial is not None:
-            write_value(self._folder / "partial.npz", partial, _KIND)
+            write_value(self._path("partial"), partial, _KIND)
         self._last = time.monotonic()
         self._cost = self._last - begin
         self._wait = _SPARING * max(self._cost, _FIRST_COST)
@@ -139,14 +157,16 @@ class Checkpoint(Journal):
                 path.unlink(missing_ok=True)
                 self._files.remove(path)
 
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}.npz"
+
     def part(self, key: str) -> Part:
         """What is saved of the fold that is under way."""
         return Part(self, key)
 
     def partial(self, key: str) -> dict[str, Any] | None:
         """The last saved state of a fold, None where it had none."""
-        assert self._folder is not None
-        path = self._folder / "partial.npz"
+        path = self._path("partial")
         if not path.exists():
             return None
         found: dict[str, Any] = read_value(path, _KIND).value
@@ -171,6 +191,14 @@ class Part:
     def save(self, state: dict[str, Any]) -> None:
         """Keep a state, made of plain values and arrays."""
         self._checkpoint.write({**state, "key": self._key})
+
+
+def _equal(one: Any, other: Any) -> bool:
+    """Whether two encoded values are the same, bit for bit."""
+    if one["tree"] != other["tree"] or set(one["arrays"]) != set(other["arrays"]):
+        return False
+    pairs = [(one["arrays"][name], array) for name, array in other["arrays"].items()]
+    return all((a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()) for a, b in pairs)
 
 
 def _bytes_of(value: object) -> int:

@@ -30,7 +30,12 @@ from latensor.sources.partitioned_documents import (
 from latensor.sources.partitions import Partitioned
 from latensor.sources.shards import Source
 from latensor.sources.text import TextSource
-from latensor.sources.texts import as_text_source, is_folder, is_texts
+from latensor.sources.texts import (
+    as_text_source,
+    is_folder,
+    is_texts,
+    refuse_unreadable_texts,
+)
 
 # Rows of a batch where a matrix is cut.
 BATCH_ROWS = 65536
@@ -52,6 +57,7 @@ def document_source(
         return _partitioned_source(estimator, documents, reset=reset)
     if is_texts(documents) or is_folder(documents):
         documents = read_texts(estimator, documents, reset=reset)
+    refuse_unreadable_texts(documents)
     if is_count_matrix(documents):
         counts, weights = read_counts(estimator, documents, sample_weight, reset=reset)
         _check_weights(weights)

@@ -1,4 +1,4 @@
-"""Models in files, and checkpoints of fits: without pickle, whole or not at all.
+"""Models in files: without pickle, whole or not at all.
 
 How an estimator is saved. Its class is registered, by `@saved_estimator` or because it is a public
 name over `SavedEstimator`; the file holds the name of the class, its settings and its state, all of
@@ -15,14 +15,11 @@ rest. `SavedEstimator` does all of this for estimators whose fitted attributes a
 
 Other things are saved under a kind of their own: `write_value(path, value, kind)` writes them, and
 `register_kind(kind, restore)` tells `load` what to make of the value.
-
-A `Journal` is a folder of such files: what the folds of a fit have given so far.
 """
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -34,33 +31,8 @@ from sklearn.utils.validation import check_is_fitted
 import latensor
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.presentation import Presented
-from latensor.value_files import (
-    DECOMPOSITION,
-    FORMAT_VERSION,
-    Stored,
-    decode,
-    encode,
-    read_value,
-    storable,
-    write_value,
-)
+from latensor.value_files import DECOMPOSITION, Stored, encode, read_value, write_value
 from latensor.whole_files import PathLike
-
-__all__ = [
-    "FORMAT_VERSION",
-    "Journal",
-    "SavedEstimator",
-    "decode",
-    "encode",
-    "load",
-    "new_estimator",
-    "read_value",
-    "register_kind",
-    "save_estimator",
-    "saved_estimator",
-    "storable",
-    "write_value",
-]
 
 ESTIMATOR = "estimator"
 _restorers: dict[str, Callable[[Stored], Any]] = {}
@@ -334,122 +306,3 @@ def _import_all() -> None:
     for package in map(import_module, ("latensor.decomposition", "latensor.models")):
         for name in package.__all__:
             getattr(package, name)
-
-
-_FINGERPRINT = "fit"
-_CHECKPOINT = "checkpoint"
-_KEY = re.compile(r"[0-9A-Za-z][0-9A-Za-z _.-]*")
-
-
-class Journal:
-    """What the folds of a fit have given, in a folder: a fit that is run again takes it from there.
-
-    A fit is a deterministic program over its folds, so that it resumes by being run again. Every
-    file is whole or not there, whenever the run was ended.
-
-    Parameters
-    ----------
-    folder : made if it does not exist; None keeps nothing
-    fingerprint : dict of plain values that tells one fit from another: class, settings, source
-
-    Raises
-    ------
-    InvalidInputError, if the folder holds the checkpoint of another fit.
-    """
-
-    def __init__(self, folder: PathLike | None, fingerprint: dict[str, Any]) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._counts: dict[str, int] = {}
-        # What the names of folds end with: the last state of the present loop, if there is one.
-        self._place = ""
-        if self._folder is None:
-            return
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise InvalidInputError(
-                f"checkpoint={str(folder)!r} cannot be made: {error.strerror}"
-            ) from error
-        arrays: dict[str, Any] = {}
-        found = {"tree": encode(fingerprint, arrays), "arrays": arrays}
-        path = self._path(_FINGERPRINT)
-        if not path.exists():
-            write_value(path, found, _CHECKPOINT)
-        elif not _equal(read_value(path, "checkpoint").value, found):
-            raise InvalidInputError(
-                f"checkpoint={str(folder)!r} holds the checkpoint of another fit (other settings, "
-                "other data or another version): give another folder, or remove this one"
-            )
-
-    def get(self, key: str) -> Any:
-        """The message of a fold that is done, or None."""
-        return self._read(f"{key}{self._place}")
-
-    def put(self, key: str, message: object) -> None:
-        """Keep the message of a fold.
-
-        Parameters
-        ----------
-        key : str of letters, digits and `-_. `, by which the same fold of the next run finds it
-        message : plain values and arrays
-        """
-        if self._folder is not None:
-            write_value(self._path(f"{key}{self._place}"), message, _CHECKPOINT)
-
-    def part(self, key: str) -> Any:
-        """Where a fold is saved while it is under way; nowhere."""
-        return None
-
-    def committed(self, name: str) -> Any:
-        """Begin a loop: the state that it has committed last, or None.
-
-        Messages may be as large as the model, and of a loop only the last state is needed: folds
-        from here on count from that state, and are dropped by the next `commit`.
-
-        Parameters
-        ----------
-        name : str, of the loop
-        """
-        found = self._read(f"state {name}")
-        count, state = (0, None) if found is None else found
-        self._counts[name] = count
-        self._place = f" after {name} {count}"
-        return state
-
-    def commit(self, name: str, state: object) -> None:
-        """Keep the state of a loop in place of the folds that have led to it.
-
-        Parameters
-        ----------
-        name : str, of the loop, as given to `committed`
-        state : plain values and arrays
-        """
-        if name not in self._counts:
-            self.committed(name)
-        place, count = f" after {name} {self._counts[name]}", self._counts[name] + 1
-        if self._folder is not None:
-            write_value(self._path(f"state {name}"), (count, state), _CHECKPOINT)
-            # A run that ends here leaves files that no later one asks for: the count has changed.
-            for path in self._folder.glob(f"*{place}.npz"):
-                path.unlink(missing_ok=True)
-        self._counts[name] = count
-        self._place = f" after {name} {count}"
-
-    def _read(self, key: str) -> Any:
-        if self._folder is None or not self._path(key).exists():
-            return None
-        return read_value(self._path(key), "checkpoint").value
-
-    def _path(self, key: str) -> Path:
-        assert self._folder is not None
-        if not _KEY.fullmatch(key):
-            raise InvalidInputError(f"key={key!r} must be made of letters, digits and `-_. `")
-        return self._folder / f"{key}.npz"
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two encoded values are the same, bit for bit."""
-    if one["tree"] != other["tree"] or set(one["arrays"]) != set(other["arrays"]):
-        return False
-    pairs = [(one["arrays"][name], array) for name, array in other["arrays"].items()]
-    return all((a.dtype, a.shape, a.tobytes()) == (b.dtype, b.shape, b.tobytes()) for a, b in pairs)

@@ -56,6 +56,8 @@ def learn(
         frame = replace(frame, values={**frame.values, **selected})
     found_at_once = None if streaming else model.at_once(run, frame)
     if found_at_once is not None:
+        if not run.n_folds:
+            run.tell("fit")
         return Learned(frame, None, None, found_at_once)
     wanted = dict(model.moments(frame))
     missing = {n: m for n, m in wanted.items() if n not in frame.known}

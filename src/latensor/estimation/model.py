@@ -146,9 +146,10 @@ class Model(Generic[State]):
     first_steps: ClassVar[int] = 10
     # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
     stream_size: ClassVar[int | None] = None
-    # Refits that intervals of a refined answer need, of resampled and of drawn units each; 0 where
-    # it maximizes a likelihood, whose statistics say the same.
+    # Refits that intervals of a refined answer need; 0 where it maximizes a likelihood, whose
+    # statistics say the same. And whether as many of drawn units have to show its bias.
     n_refits: ClassVar[int] = 0
+    is_biased: ClassVar[bool] = False
     # Sets of units drawn from the model by which intervals of moments alone show their bias, where
     # the read-off has any that matters.
     n_draws: ClassVar[int] = 0
@@ -247,6 +248,10 @@ class Model(Generic[State]):
     ) -> Batch:
         """Units drawn from the model, of the sizes and weights of given ones."""
         raise NotImplementedError(f"{type(self).__name__} must draw units")
+
+    def of_parts(self, state: State) -> Self:
+        """The settings by which a part of the units is fitted as all of them were."""
+        raise NotImplementedError(f"{type(self).__name__} must say how parts of units are fitted")
 
     def check_streaming(self) -> None:
         """Refuse what can be fitted but not streamed."""

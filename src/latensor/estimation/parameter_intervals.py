@@ -4,15 +4,15 @@ Of moments alone, resampled groups are read off anew; where such a read-off is b
 units drawn from the fitted model show by how much. Of a refined fit, the EM step of resampled
 statistics shows where their optimum lies: with J the Jacobian of an EM step at its fixed point, a
 step v stands for a move of (I - J)^-1 v. No refit, no label switching. Where refinement is no
-maximum of a likelihood, and biased, refits of resampled units show how much it varies, and refits
-of units drawn from the fitted model by how much it is off.
+maximum of a likelihood, refits of halves of the units show how much it varies, and where it is
+biased, refits of units drawn from the fitted model by how much.
 """
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,12 @@ from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.moments.batch import Batch, mixed
 from latensor.moments.sums import Grouped, Joint
+from latensor.moments.unit_sample import Sample
 from latensor.refinement.em import Fold
 from latensor.refinement.family import Family, Statistics
 
+# Parameters as users know them, by name.
+Parameters = Mapping[str, Array]
 _FEWEST_GROUPS = 5
 # The values that parameters can take.
 REAL = (-np.inf, np.inf)
@@ -113,19 +116,16 @@ def resample(
     ranges : parameters that get intervals, and the values they can take
     match_by : the parameter by which components of resamples are told apart
     """
-    center: Mapping[str, Array] = model.parameters(frame, model.presented(frame, answer.state))
-    if answer.statistics is not None and model.n_refits:
-        return _by_refits(run, model, frame, answer, settings, center, ranges, match_by)
-    if answer.statistics is None:
-        drawn = _by_moments(run, model, frame, answer, settings, center, match_by)
-        if model.n_draws:
-            center, drawn = _unbiased(run, model, frame, answer, center, drawn, match_by)
+    center: Parameters = model.parameters(frame, model.presented(frame, answer.state))
+    found = _Resampling(run, model, frame, answer, settings, center, match_by)
+    if answer.n_iter and model.n_refits:
+        return found.by_refits(ranges)
+    if answer.statistics is not None:
+        drawn = found.by_statistics()
     else:
-        order = model.order(frame, answer.state)
-        drawn = [
-            model.parameters(frame, model.permuted(state, order))
-            for state in _by_statistics(run, model, frame, answer, settings)
-        ]
+        drawn = found.by_moments()
+        if model.n_draws:
+            center, drawn = found.unbiased(drawn)
     return {
         name: settings.ends(
             center[name], np.stack([d[name] for d in drawn[1:]]) - drawn[0][name], values
@@ -134,157 +134,148 @@ def resample(
     }
 
 
-def _by_moments(
-    run: Run,
-    model: Model[Any],
-    frame: Frame,
-    answer: Answer[Any],
-    settings: Bootstrap,
-    center: Mapping[str, Array],
-    match_by: str,
-) -> list[Mapping[str, Array]]:
-    """Read-offs of all groups and of every resample, components as in the fit."""
-    inner = Joint(model.moments(frame))
-    grouped = run.fold("groups", Grouped.of(inner, settings.n_groups, run.seed))
-    frame = model.resampled_frame(frame, answer, grouped.resampled(np.ones(settings.n_groups)))
-    drawn: list[Mapping[str, Array]] = []
-    every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
-    for number, counts in enumerate(every):
-        found = model.read_near(frame, grouped.resampled(counts), run.rng("read off"), answer.state)
-        if found.state is None:
-            if number == 0:
+@dataclass(frozen=True, eq=False)
+class _Resampling:
+    """A fit, the units that it was fitted to, and `center`, its parameters as users know them."""
+
+    run: Run
+    model: Model[Any]
+    frame: Frame
+    answer: Answer[Any]
+    settings: Bootstrap
+    center: Parameters
+    match_by: str
+
+    def _aligned(self, frame: Frame, state: Any) -> Parameters:
+        """The parameters of a resample, components as in the fit."""
+        state = self.model.aligned(frame, state, self.center, self.match_by)
+        return self.model.parameters(frame, state)
+
+    def _every(self) -> list[Array]:
+        """How often groups count: all once, then every resample."""
+        n_groups = self.settings.n_groups
+        return [np.ones(n_groups), *self.settings.counts(self.run.rng("resamples"))]
+
+    def _sample(self) -> Sample:
+        return Sample(self.model.search_size, self.run.seed)
+
+    def _grouped(self, inner: Any) -> Grouped:
+        return Grouped.of(inner, self.settings.n_groups, self.run.seed)
+
+    def by_moments(self) -> list[Parameters]:
+        """Read-offs of all groups and of every resample."""
+        run, model, state = self.run, self.model, self.answer.state
+        every = self._every()
+        grouped = run.fold("groups", self._grouped(Joint(model.moments(self.frame))))
+        frame = model.resampled_frame(self.frame, self.answer, grouped.resampled(every[0]))
+        drawn: list[Parameters] = []
+        for number, counts in enumerate(every):
+            moments = grouped.resampled(counts)
+            found = model.read_near(frame, moments, run.rng("read off"), state).state
+            if found is not None:
+                drawn.append(self._aligned(frame, found))
+            elif number == 0:
                 break
-            continue
-        drawn.append(model.parameters(frame, model.aligned(frame, found.state, center, match_by)))
-    if 2 * len(drawn) < len(every):
-        raise NotIdentifiableError(
-            f"only {max(len(drawn) - 1, 0)} of {settings.n_resamples} resamples of the moments "
-            "determine the model: there are no intervals; give more samples or lower n_components"
+        if 2 * len(drawn) < len(every):
+            raise NotIdentifiableError(
+                f"only {max(len(drawn) - 1, 0)} of {len(every) - 1} resamples of the moments "
+                "determine the model: there are no intervals; give more samples or lower "
+                "n_components"
+            )
+        return drawn
+
+    def unbiased(self, drawn: list[Parameters]) -> tuple[Parameters, list[Parameters]]:
+        """Estimates less their bias, as m sets of units drawn from the fitted model show it.
+
+        And the resamples, as much further from all groups as the bias is known to, (1 + 1/m)^1/2.
+        """
+        run, model, frame, state = self.run, self.model, self.frame, self.answer.state
+        units, rng = run.fold("groups", self._sample()).in_order(), run.rng("draws")
+        found = []
+        for _ in range(model.n_draws):
+            own = run.on(model.drawn_like(frame, state, units, rng))
+            sums = own.fold("groups", Joint(model.moments(frame)))
+            near = model.read_near(frame, sums, rng, state).state
+            if near is not None:
+                found.append(self._aligned(frame, near))
+        if 2 * len(found) < model.n_draws:
+            return self.center, drawn
+        first, wider = drawn[0], np.sqrt(1 + 1 / len(found))
+        return {
+            name: 2 * value - np.mean([f[name] for f in found], axis=0)
+            for name, value in self.center.items()
+        }, [
+            first,
+            *({n: first[n] + wider * (d[n] - first[n]) for n in d} for d in drawn[1:]),
+        ]
+
+    def by_statistics(self) -> list[Parameters]:
+        """The optimum of all groups and of every resample, to first order."""
+        run, state = self.run, self.answer.state
+        assert self.answer.statistics is not None
+        family: Family[Any] = self.answer.statistics.family
+        members = {"groups": self._grouped(Statistics(family, state)), "sample": self._sample()}
+        found = run.fold("groups", Joint(members))
+        steps = np.stack(
+            [family.pack(found["groups"].resampled(c).maximized()) for c in self._every()]
         )
-    return drawn
+        moves = (steps - steps[0]).T
+        if moves.any():
+            fold = run.prepared(family, found["sample"].first(self.model.search_size))
+            moves = undo_step(fold, family, state, moves)
+        origin, order = family.pack(state), self.model.order(self.frame, state)
+        states = (family.unpack(origin + move, state) for move in moves.T)
+        return [
+            self.model.parameters(self.frame, self.model.permuted(each, order)) for each in states
+        ]
 
+    def by_refits(self, ranges: Mapping[str, tuple[float, float]]) -> dict[str, ParameterInterval]:
+        """Estimate - bias -+ t s (1 + 1/m)^1/2: s of refits of halves, bias of m of drawn units.
 
-def _unbiased(
-    run: Run,
-    model: Model[Any],
-    frame: Frame,
-    answer: Answer[Any],
-    center: Mapping[str, Array],
-    drawn: list[Mapping[str, Array]],
-    match_by: str,
-) -> tuple[Mapping[str, Array], list[Mapping[str, Array]]]:
-    """Estimates less their bias, as m sets of units drawn from the fitted model show it.
+        An estimate of a random half of all groups is as far from that of all as that is from the
+        truth; no unit is there twice, which tests of a model's assumptions would not expect.
+        """
+        run, model, settings, state = self.run, self.model, self.settings, self.answer.state
+        sample = run.fold("groups", self._sample())
+        units, fixed = sample.in_order(), model.of_parts(state)
+        rng, few = run.rng("resamples"), min(settings.n_resamples, model.n_refits)
 
-    And the resamples, as much further from all groups as the bias is known to, (1 + 1/m)^1/2.
-    """
-    units, rng = run.fold("groups", _sample(run, model)).in_order(), run.rng("draws")
-    found = []
-    for _ in range(model.n_draws):
-        own = run.on(model.drawn_like(frame, answer.state, units, rng))
-        sums = own.fold("groups", Joint(model.moments(frame)))
-        state = model.read_near(frame, sums, rng, answer.state).state
-        if state is not None:
-            state = model.aligned(frame, state, center, match_by)
-            found.append(model.parameters(frame, state))
-    if 2 * len(found) < model.n_draws:
-        return center, drawn
-    wider = np.sqrt(1 + 1 / len(found))
-    middle = {name: 2 * c - np.mean([f[name] for f in found], axis=0) for name, c in center.items()}
-    first = drawn[0]
-    return middle, [
-        first,
-        *({name: first[name] + wider * (d[name] - first[name]) for name in d} for d in drawn[1:]),
-    ]
+        def refitted(batch: Batch) -> Parameters | None:
+            try:
+                fit = learn(run.on(batch), fixed, Effort())
+            except NotIdentifiableError:
+                return None
+            assert fit.answer.state is not None
+            return self._aligned(fit.frame, fit.answer.state)
 
-
-def _by_statistics(
-    run: Run, model: Model[Any], frame: Frame, answer: Answer[Any], settings: Bootstrap
-) -> list[Any]:
-    """The optimum of all groups and of every resample, to first order."""
-    assert answer.statistics is not None
-    family: Family[Any] = answer.statistics.family
-    start = Statistics(family, answer.state)
-    found = run.fold(
-        "groups",
-        Joint(
-            {
-                "groups": Grouped.of(start, settings.n_groups, run.seed),
-                "sample": _sample(run, model),
-            }
-        ),
-    )
-    grouped, sample = found["groups"], found["sample"]
-    every = [np.ones(settings.n_groups), *settings.counts(run.rng("resamples"))]
-    steps = np.stack([family.pack(grouped.resampled(c).maximized()) for c in every])
-    moves = (steps - steps[0]).T
-    scale = np.abs(moves).max()
-    if scale == 0:
-        return [answer.state] * len(every)
-    fold = run.prepared(family, sample.first(model.search_size))
-    moves = undo_step(fold, family, answer.state, moves)
-    origin = family.pack(answer.state)
-    return [family.unpack(origin + move, answer.state) for move in moves.T]
-
-
-def _by_refits(
-    run: Run,
-    model: Model[Any],
-    frame: Frame,
-    answer: Answer[Any],
-    settings: Bootstrap,
-    center: Mapping[str, Array],
-    ranges: Mapping[str, tuple[float, float]],
-    match_by: str,
-) -> dict[str, ParameterInterval]:
-    """Estimate - bias -+ t s (1 + 1/m)^1/2: s and bias from refits, m those that show the bias."""
-    sample = run.fold("groups", _sample(run, model))
-    units = sample.in_order()
-    model = model.with_count(len(center[match_by]))
-    rng, few = run.rng("resamples"), min(settings.n_resamples, model.n_refits)
-
-    def refitted(batch: Batch) -> Mapping[str, Array] | None:
-        try:
-            fit = learn(run.on(batch), model, Effort())
-        except NotIdentifiableError:
-            return None
-        assert fit.answer.state is not None
-        return model.parameters(
-            fit.frame, model.aligned(fit.frame, fit.answer.state, center, match_by)
+        size, half = settings.n_groups, settings.n_groups // 2
+        groups = (mixed(units.keys, run.seed) % np.uint64(size)).astype(np.int64)
+        chosen = (rng.permutation(size)[groups] < half for _ in range(few))
+        n_drawn = few if model.is_biased else 0
+        drawn = (model.drawn_like(self.frame, state, units, rng) for _ in range(n_drawn))
+        varied, moved = (
+            [found for found in map(refitted, parts) if found is not None]
+            for parts in ((units.take(np.flatnonzero(each)) for each in chosen), drawn)
         )
-
-    groups = (mixed(units.keys, run.seed) % np.uint64(settings.n_groups)).astype(np.int64)
-    resampled = (_weighted(units, c[groups]) for c in settings.counts(rng)[:few])
-    drawn = (model.drawn_like(frame, answer.state, units, rng) for _ in range(few))
-    varied, moved = (
-        [found for found in map(refitted, units_of) if found is not None]
-        for units_of in (resampled, drawn)
-    )
-    if 2 * min(len(varied), len(moved)) < few or few < 2:
-        raise NotIdentifiableError(
-            f"only {min(len(varied), len(moved))} of {few} resamples determine the model: there "
-            "are no intervals; give more samples, more n_resamples, or lower n_components"
-        )
-    quantile = float(stdtrit(len(varied) - 1, (1 + settings.level) / 2))
-    quantile *= float(np.sqrt(1 + 1 / len(moved)) * np.sqrt(units.weight / sample.weight))
-    found = {}
-    for name, values in ranges.items():
-        middle = 2 * center[name] - np.mean([each[name] for each in moved], axis=0)
-        half = quantile * np.std([each[name] for each in varied], axis=0, ddof=1)
-        found[name] = ParameterInterval(
-            np.clip(middle - half, *values), np.clip(middle + half, *values)
-        )
-    return found
-
-
-def _weighted(units: Batch, counts: Array) -> Batch:
-    """Units that count so many times, none of those that do not."""
-    return replace(units, weights=units.weights * counts).take(np.flatnonzero(counts))
-
-
-def _sample(run: Run, model: Model[Any]) -> Any:
-    from latensor.moments.unit_sample import Sample
-
-    return Sample(model.search_size, run.seed)
+        if 2 * len(varied) < few or 2 * len(moved) < n_drawn or few < 2:
+            raise NotIdentifiableError(
+                f"only {len(varied)} of {few} halves and {len(moved)} of {n_drawn} draws determine "
+                "the model: there are no intervals; give more samples, more n_resamples, or lower "
+                "n_components"
+            )
+        quantile = float(stdtrit(len(varied) - 1, (1 + settings.level) / 2))
+        quantile *= float(np.sqrt(half / (size - half) * units.weight / sample.weight))
+        quantile *= float(np.sqrt(1 + 1 / len(moved))) if moved else 1.0
+        found = {}
+        for name, values in ranges.items():
+            middle = self.center[name]
+            if moved:
+                middle = 2 * middle - np.mean([each[name] for each in moved], axis=0)
+            width = quantile * np.std([each[name] for each in varied], axis=0, ddof=1)
+            found[name] = ParameterInterval(
+                np.clip(middle - width, *values), np.clip(middle + width, *values)
+            )
+        return found
 
 
 def undo_step(fold: Fold[Any], family: Family[Any], state: Any, steps: Array) -> Array:

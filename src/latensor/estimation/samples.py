@@ -18,6 +18,7 @@ from latensor.arrays import Array, describe, is_array, is_complex, is_numpy, lik
 from latensor.arrays.checks import refuse_nonfinite
 from latensor.arrays.masked import unmasked
 from latensor.exceptions import InvalidInputError, InvalidTypeError
+from latensor.moments.batch import in_row_order
 from latensor.moments.batches import as_weights
 
 
@@ -60,7 +61,7 @@ def read_samples(
     except TypeError as error:
         raise InvalidTypeError(_explained(estimator, error, samples, name, target)) from error
     _check_entries(estimator, array.data if scipy.sparse.issparse(array) else array, name)
-    return array
+    return in_row_order(array)
 
 
 def _explained(estimator: Any, error: Exception, samples: object, name: str, target: bool) -> str:

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from latensor.diagnostics.topic_certificate import TopicCertificate
-from latensor.estimation.files import load, new_estimator, register_kind, storable
+from latensor.estimation.files import load, new_estimator, register_kind
 from latensor.exceptions import InvalidInputError
-from latensor.value_files import TOPIC_MODEL, Stored
+from latensor.value_files import TOPIC_MODEL, Stored, storable
 from latensor.whole_files import PathLike
 
 _EARLIER = {"polished": "refined"}

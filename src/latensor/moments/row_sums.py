@@ -38,6 +38,7 @@ class CovarianceSums(Sums):
         with np.errstate(over="ignore", invalid="ignore"):
             rows, weighted = centred(batch.rows, self.centre, batch.weights)
             first, second = products(rows, weighted, self.centre, batch.weights)
+        refuse_overflow(second, "second")
         refuse_underflow(rows, self.centre, np.diagonal(second))
         return {"count": len(batch), "weight": batch.weight, "first": first, "second": second}
 

@@ -182,31 +182,27 @@ def em(
         if history:
             memory = extrapolation.memory()
             loop.commit((state, log_likelihood, last_gain, jumped, tuple(history), memory))
-        first, value = step(state)
-        if is_far(first):
-            return reached(False)
-        done = ends(value - log_likelihood)
-        state, log_likelihood = first, value
-        if done:
-            return reached(True)
-        if not accelerate or len(history) < family.plain_steps or len(history) + 2 > max_iter:
-            continue
-        second, value = step(first)
-        if is_far(second):
-            return reached(False)
-        done = ends(value - log_likelihood)
-        state, log_likelihood = second, value
-        if done:
-            return reached(True)
-        jump = extrapolation.point(second)
-        if jump is None or is_far(jump):
-            continue
-        after, value = step(jump)
-        is_higher = value >= log_likelihood and not is_far(after)
-        extrapolation.judge(is_higher)
-        if is_higher:
-            jumped = value - log_likelihood
-            state, log_likelihood, last_gain = after, value, np.inf
+        for number in (1, 2):
+            after, value = step(state)
+            if is_far(after):
+                return reached(False)
+            done = ends(value - log_likelihood)
+            state, log_likelihood = after, value
+            if done:
+                return reached(True)
+            few = len(history) < family.plain_steps or len(history) + 2 > max_iter
+            if number == 1 and (few or not accelerate):
+                break
+        else:
+            jump = extrapolation.point(state)
+            if jump is None or is_far(jump):
+                continue
+            after, value = step(jump)
+            is_higher = value >= log_likelihood and not is_far(after)
+            extrapolation.judge(is_higher)
+            if is_higher:
+                jumped = value - log_likelihood
+                state, log_likelihood, last_gain = after, value, np.inf
     return reached(False)
 
 

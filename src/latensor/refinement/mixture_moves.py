@@ -25,7 +25,7 @@ from latensor.refinement.families.covariances import (
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
-from latensor.refinement.family import Family, State, Statistics
+from latensor.refinement.family import Family, State
 from latensor.refinement.responsibilities import normalize_rows
 
 # Passes before moves and after one, and how many times the expected gain these may have.
@@ -55,19 +55,15 @@ def passes(
     state: State,
     n_passes: int,
     accelerate: bool = False,
+    tol: float = _NOT_WORTH,
 ) -> tuple[State, float]:
     """Passes of EM over a sample, as long as they gain, and the log-likelihood per row.
 
     Plain ones by default.
     """
-
-    def fold(start: Statistics[State]) -> Statistics[State]:
-        return start.update(points)
-
-    em_fit = em(
-        fold, family, state, max_iter=n_passes, tol=_NOT_WORTH, accelerate=accelerate, prepared=True
-    )
-    return em_fit.state, em_fit.log_likelihood
+    settings: dict[str, Any] = {"max_iter": n_passes, "tol": tol, "accelerate": accelerate}
+    found = em(lambda start: start.update(points), family, state, prepared=True, **settings)
+    return found.state, found.log_likelihood
 
 
 def spreads(family: GaussianFamily, sample: Points, state: MixtureState) -> Any:

@@ -23,6 +23,7 @@ from latensor.refinement.families.covariances import (
 )
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
+from latensor.refinement.mixture_moves import passes
 
 # Passes of the over-fitted mixture before it is merged (recipe: 6 to 8).
 _OVERFIT_PASSES = 6
@@ -177,9 +178,7 @@ def overfit(
     many = min(2 * count + 1, len(points))
     labels = kmeans(rows, points.weights, many, rng, _LLOYD_PASSES)
     state = by_labels(family, points, labels, many)
-    for _ in range(_OVERFIT_PASSES):
-        state = family.maximize(family.expect(state, points), state)
-    return state
+    return passes(family, points, state, _OVERFIT_PASSES, tol=-np.inf)[0]
 
 
 def merge_down(

@@ -22,6 +22,8 @@ from latensor.report.wording import (
 _WORD_LENGTH = 60
 _EXCERPT_LENGTH = 400
 _NEIGHBOURS = 3
+# Cards that stand on the page before all are asked for: a phone shows one at a time.
+_FIRST_CARDS = 24
 _LEVELS = ("good", "caution", "bad", None)
 
 
@@ -38,7 +40,16 @@ def cards(page: TopicPage) -> Markup:
             "div",
             [_card(page.topics[i], near[i], order[i]) for i in shown],
             class_="cards",
+            data_first=str(_FIRST_CARDS),
         ),
+        element(
+            "p",
+            element("button", f"Show all {len(shown)} topics", type="button", id="show-all"),
+            class_="script-only",
+            hidden=True,
+        )
+        if len(shown) > _FIRST_CARDS
+        else None,
         element(
             "p",
             "No topic has such a word among the words shown.",

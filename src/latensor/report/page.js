@@ -21,15 +21,24 @@
     all(".words li", card).map((row) => ({ card, row, text: plain(row.firstChild.textContent) })));
   const titleOf = new Map(cards.map((card) => [card, plain(card.querySelector("h3 bdi").textContent)]));
 
+  // Of many topics the first stand on the page until all are asked for, or a link leads to one.
+  const more = byId("show-all");
+  let first = more && !fromAddress() ? +list.dataset.first : Infinity;
+  let kept = new Set(cards);
+
   function filter() {
     const wanted = find ? plain(find.value.trim()) : "";
-    const kept = new Set(cards.filter((card) => !wanted || titleOf.get(card).includes(wanted)));
+    kept = new Set(cards.filter((card) => !wanted || titleOf.get(card).includes(wanted)));
     for (const { card, row, text } of lines) {
       const found = wanted !== "" && text.includes(wanted);
       row.classList.toggle("found", found);
       if (found && !row.parentNode.matches(".ranked")) kept.add(card);
     }
-    for (const card of cards) card.hidden = !kept.has(card);
+    cards.forEach((card, i) => {
+      card.hidden = !kept.has(card);
+      card.classList.toggle("later", wanted === "" && i >= first);
+    });
+    if (more) more.hidden = first === Infinity || wanted !== "";
     for (const mark of [...spots, ...names]) {
       mark.classList.toggle("dimmed", !kept.has(cardOf.get(mark.dataset.topic)));
     }
@@ -42,10 +51,21 @@
     if (!choice) return;
     cards.sort((a, b) => a.dataset[choice.value] - b.dataset[choice.value]);
     list.append(...cards);
+    filter();
     status.textContent = `Sorted by ${choice.labels[0].textContent}.`;
   }
 
+  function whole() {
+    first = Infinity;
+    filter();
+  }
+
   find?.addEventListener("input", filter);
+  more?.addEventListener("click", () => {
+    const next = cards[first].querySelector("h3 a");
+    whole();
+    next.focus();
+  });
   for (const choice of all("input[name=sort]")) choice.addEventListener("change", sort);
 
   // Relevance: the weight of a word's frequency in the topic against its lift ranks words anew.
@@ -92,9 +112,9 @@
   function show(event) {
     const named = fromAddress();
     const topic = named ?? largest();
-    if (event?.type === "hashchange" && named && cardOf.get(named).hidden) {
+    if (event?.type === "hashchange" && named && !cardOf.get(named).offsetParent) {
       find.value = "";
-      filter();
+      whole();
       cardOf.get(named).scrollIntoView();
     }
     for (const card of cards) card.classList.toggle("selected", card.dataset.topic === named);
@@ -145,7 +165,7 @@
     panel.querySelector("h3 a").focus({ preventScroll: true });
   });
   function turn(step) {
-    const shown = cards.filter((card) => !card.hidden);
+    const shown = cards.filter((card) => kept.has(card));
     if (!shown.length) return;
     const at = shown.findIndex((card) => card.dataset.topic === selected);
     const next = at < 0 ? 0 : (at + step + shown.length) % shown.length;
@@ -227,5 +247,6 @@
   });
   addEventListener("afterprint", () => { for (const node of opened) node.open = false; });
 
+  if (more) filter();
   show();
 })();

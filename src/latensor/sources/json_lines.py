@@ -64,7 +64,7 @@ class JsonLinesReader:
             record[self._column],
             self._values,
             lambda kind: self._file.error(
-                line, f"has a {self._column!r} that is no text but a {kind}", source
+                line, f"has a {self._column!r} that is no text but of type {kind}", source
             ),
         )
 

@@ -51,5 +51,5 @@ class ParquetReader:
 
     def _refusal(self, kind: str) -> InvalidInputError:
         return InvalidInputError(
-            f"{self._file.name} has a {self._column!r} that is no text but a {kind}"
+            f"{self._file.name} has a {self._column!r} that is no text but of type {kind}"
         )

@@ -19,7 +19,7 @@ from latensor.sources.counts import canonical
 from latensor.sources.matrix import MatrixSource
 from latensor.sources.records import Records
 from latensor.sources.shards import Parts
-from latensor.sources.tokens import Tokenizer
+from latensor.sources.tokens import ANY_WORD, Tokenizer
 from latensor.sources.words import WordChoice
 
 
@@ -120,7 +120,7 @@ class VocabularySums(Folded):
         if not words:
             raise InvalidInputError(
                 f"X holds no words: token_pattern matches nothing in its {self.n_documents:,} "
-                "documents"
+                f"documents; token_pattern={ANY_WORD!r} takes all between blanks"
             )
         frequencies = np.array([self.frequencies[word] for word in words], np.int64)
         totals = np.array([self.totals[word] for word in words], float)

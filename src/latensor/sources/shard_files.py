@@ -102,7 +102,9 @@ class FilePart:
 
     def _texts(self, name: str, column: Any) -> list[str]:
         def refused(kind: str) -> InvalidInputError:
-            return InvalidInputError(f"{self.path} has a {name!r} that is no text but a {kind}")
+            return InvalidInputError(
+                f"{self.path} has a {name!r} that is no text but of type {kind}"
+            )
 
         return [as_text(value, True, refused) for value in column.to_pylist()]
 
@@ -313,7 +315,7 @@ def _json_records(
 
 
 def _no_text(file: TextFile, line: int, name: str, kind: str) -> InvalidInputError:
-    return file.error(line, f"has a {name!r} that is no text but a {kind}")
+    return file.error(line, f"has a {name!r} that is no text but of type {kind}")
 
 
 def _separated_values(

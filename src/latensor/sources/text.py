@@ -13,7 +13,7 @@ from latensor.sources.batching import Batching
 from latensor.sources.known_documents import KnownDocuments
 from latensor.sources.source import DocumentSource
 from latensor.sources.temporary_copy import TemporaryCopy
-from latensor.sources.tokens import Numbering, Tokenizer
+from latensor.sources.tokens import ANY_WORD, Numbering, Tokenizer
 from latensor.sources.words import SelectedWords, WordChoice, drop, word_frequencies
 
 
@@ -94,7 +94,7 @@ class TextSource:
         if not words:
             raise InvalidInputError(
                 f"{self._reader.file.name} holds no words: token_pattern matches nothing in its "
-                f"{n_documents:,} documents"
+                f"{n_documents:,} documents; token_pattern={ANY_WORD!r} takes all between blanks"
             )
         by_name = np.array(sorted(range(len(words)), key=words.__getitem__))
         words = [words[i] for i in by_name.tolist()]

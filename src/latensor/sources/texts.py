@@ -142,7 +142,30 @@ def is_texts(documents: object) -> bool:
 
 def is_folder(documents: object) -> bool:
     """Whether documents are the path of a folder."""
-    return isinstance(documents, os.PathLike) and os.path.isdir(documents)
+    return isinstance(documents, str | os.PathLike) and os.path.isdir(documents)
+
+
+def refuse_unreadable_texts(documents: object, name: str = "X") -> None:
+    """Refuse what holds texts in a form that would be taken for counts, saying what to give."""
+    if isinstance(documents, str | os.PathLike):
+        raise InvalidInputError(
+            f"{name} is {str(documents)[:80]!r}, and no folder of that name exists: give a list of "
+            "texts; for the documents in a file, give read_documents(path)"
+        )
+    for column in getattr(documents, "columns", ()):
+        if is_texts(documents[column]):  # type: ignore[index]
+            raise InvalidInputError(
+                f"{name} is a frame whose column {column!r} holds texts: give {name}[{column!r}]"
+            )
+    if not isinstance(documents, list | tuple):
+        return
+    if not documents:
+        raise InvalidInputError(f"{name} is an empty list: no documents")
+    first = documents[0]
+    if isinstance(first, bytes):
+        raise InvalidInputError(f"{name}[0] is bytes: decode every text, as by .decode('utf-8')")
+    if isinstance(first, list | tuple) and any(isinstance(word, str) for word in first):
+        raise InvalidInputError(f"{name}[0] is a list of words: give texts, as ' '.join(words)")
 
 
 def as_text_source(

@@ -14,6 +14,7 @@ from latensor.exceptions import InvalidInputError
 
 # Two or more letters, digits or underscores.
 TOKEN_PATTERN = r"\b\w\w+\b"
+ANY_WORD = r"\S+"
 _SAME_PATTERNS = frozenset({TOKEN_PATTERN, r"(?u)\b\w\w+\b", r"\w\w+", r"\w{2,}"})
 _FOREIGN_BLANK = re.compile(r"[^\x00-\x7f\w]")
 # Bytes of characters beyond ASCII stay as they are, and so does the end of a text.
@@ -38,7 +39,7 @@ class Tokenizer:
     """
 
     def __init__(self, token_pattern: str = TOKEN_PATTERN, lowercase: bool = True) -> None:
-        if not isinstance(token_pattern, str):
+        if not isinstance(token_pattern, str) or not token_pattern:
             raise InvalidInputError(
                 f"token_pattern={token_pattern!r} must be a regular expression as a string"
             )

@@ -488,3 +488,14 @@ def test_starts_under_which_rows_are_impossible_leave_no_warning(recwarn):
     rows[0] = 1e9
     model.fit(rows)
     assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]
+
+
+def test_a_state_that_never_shows_a_feature_is_not_stable():
+    rng = np.random.default_rng(0)
+    states = (np.arange(2000) // 5) % 2
+    rows = 4.0 * states[:, None] + rng.standard_normal((2000, 3))
+    assert GaussianHMM(2, random_state=0).fit(rows).certificate_.n_observed == np.inf
+    rows[states == 0, 0] = np.nan
+    found = GaussianHMM(2, random_state=0).fit(rows).certificate_
+    assert found.n_observed < 5
+    assert found.verdict == "unstable"

@@ -100,10 +100,33 @@ def test_left_right_transitions_stay_left_right():
         assert np.abs(model.means_ - means).max() < 0.5
 
 
+def test_what_was_not_set_is_found_as_in_hmmlearn():
+    model = lt.CategoricalHMM(3, init_params="", random_state=0)
+    alone = lt.CategoricalHMM(3, random_state=0).fit(SYMBOLS.X, SYMBOLS.lengths)
+    assert np.array_equal(model.fit(SYMBOLS.X, SYMBOLS.lengths).transmat_, alone.transmat_)
+
+
+def test_the_monitor_tells_what_hmmlearn_calls_so():
+    model = lt.GaussianHMM(2, random_state=0).fit(POINTS.X, POINTS.lengths)
+    monitor = model.monitor_
+    assert monitor.converged
+    assert monitor.iter == model.n_iter_
+    assert (monitor.n_iter, monitor.tol) == (model.max_iter, model.tol)
+    assert monitor.history[-1] == pytest.approx(model.score(POINTS.X, POINTS.lengths), rel=1e-3)
+    assert not hasattr(lt.GaussianHMM(2), "monitor_")
+
+
+def test_more_parameters_than_numbers_are_said():
+    rows = np.random.default_rng(0).normal(size=(5, 3))
+    found = lt.GaussianHMM(3, "full", random_state=0).fit(rows).certificate_
+    assert (found.n_parameters, found.n_entries) == (2 + 6 + 9 + 18, 15)
+    assert "35 free parameters" in str(found)
+    assert found.verdict == "unstable"
+
+
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"init_params": "st"}, "leaves emissionprob_ to you"),
         ({"init_params": "x"}, "init_params='x'"),
         ({"params": 3}, "params=3"),
         ({"n_components": "auto", "init_params": "se"}, "'auto' takes no starting values"),

@@ -4,7 +4,7 @@ import pytest
 from latensor.datasets.sources_mixed import make_ica
 from latensor.models.ica.pairs import Means, pair_moves, refine_pairs
 from latensor.models.ica.rotation import refine_rotation, refine_unconstrained
-from latensor.models.ica.sums import over_scores as over
+from models.unmixing import over_scores as over
 
 
 def fractions_of(unmixing, mixing):

@@ -10,7 +10,8 @@ from latensor.models.ica.rotation import (
     refine_unconstrained,
 )
 from latensor.models.ica.scores import N_FUNCTIONS, functions
-from latensor.models.ica.sums import TurnSums, over_scores
+from latensor.models.ica.sums import TurnSums
+from models.unmixing import over_scores
 
 
 def turn(seed, k, angle):

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import latensor as lt
+from latensor.exceptions import InvalidInputError
 from latensor.models.mixtures.gaussian_certificate import smallest_divergence, smallest_gain
 
 KINDS = ("full", "tied", "diag", "spherical")
@@ -237,3 +238,49 @@ def test_repeated_rows_say_no_more_about_the_fit():
         for times in (1, 3)
     )
     np.testing.assert_allclose(once.misfit[0], thrice.misfit[0], rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["full", "tied", "diag", "spherical"])
+def test_a_component_that_never_shows_a_feature_is_not_stable(kind):
+    rng = np.random.default_rng(0)
+    rows = np.vstack([rng.standard_normal((200, 3)) - 3, 0.5 * rng.standard_normal((250, 3)) + 3])
+    seen = lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows).certificate_
+    assert seen.verdict == "stable"
+    rows[:200, 0] = np.nan
+    model = lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows)
+    assert model.certificate_.n_observed < 1
+    assert model.certificate_.verdict == "unstable"
+    assert "rows that show some feature" in str(model.certificate_)
+
+
+def test_two_features_that_are_never_seen_together_have_no_covariance():
+    rng = np.random.default_rng(1)
+    rows = np.vstack([rng.standard_normal((300, 3)) - 3, 0.5 * rng.standard_normal((300, 3)) + 3])
+    rows[np.arange(600), rng.integers(0, 2, 600)] = np.nan
+    found = {
+        kind: lt.GaussianMixture(2, covariance_type=kind, random_state=0).fit(rows).certificate_
+        for kind in ("full", "tied", "diag")
+    }
+    assert found["full"].n_observed == found["tied"].n_observed == 0
+    assert found["full"].verdict == found["tied"].verdict == "unstable"
+    assert found["diag"].n_observed > 100
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-25])
+@pytest.mark.parametrize("kind", ["full", "spherical"])
+def test_covariances_that_float32_cannot_hold_are_told(kind, scale):
+    rng = np.random.default_rng(0)
+    rows = scale * np.vstack([rng.standard_normal((60, 3)) - 3, rng.standard_normal((80, 3)) + 3])
+    model = lt.GaussianMixture(2, covariance_type=kind, random_state=0)
+    assert model.fit(rows).certificate_.verdict == "stable"
+    with pytest.raises(InvalidInputError, match=r"numbers of float32.*unit"):
+        model.fit(rows.astype(np.float32))
+
+
+def test_a_row_of_huge_weight_leaves_other_components_without_rows():
+    rng = np.random.default_rng(77)
+    rows = np.vstack([rng.standard_normal((60, 3)) - 3, 0.5 * rng.standard_normal((80, 3)) + 3])
+    weights = np.ones(140)
+    weights[3] = 1e14
+    model = lt.GaussianMixture(2, covariance_type="tied", random_state=0)
+    assert np.isfinite(model.fit(rows, sample_weight=weights).covariances_).all()

@@ -154,6 +154,22 @@ def test_the_search_finds_all_states_that_count(seed, monkeypatch):
         assert np.abs(found - expected).max() < 1e-6 * max(1.0, np.abs(expected).max())
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_dense_rows_of_overlapping_causes_lose_little(seed, monkeypatch):
+    # What causes can explain together bounds a set; the search of a row had no end (40 causes).
+    planted = make_noisy_or(60, 20, 12, prior=0.15, density=0.8, random_state=seed)
+    state = NoisyOrState(planted.prior, planted.components, planted.leak)
+    family = NoisyOrFamily()
+    prepared = family.prepare(batch(planted.samples))
+    proba, logs, *_, left_out = family.posteriors(state, prepared)
+    assert left_out > 0
+    monkeypatch.setattr(noisy_or_family, "_FEW_CAUSES", len(state.prior))
+    every, expected, *_ = family.posteriors(state, prepared)
+    assert (logs <= expected + 1e-9).all()
+    assert np.mean(expected - logs) < 0.01
+    assert np.abs(proba - every).max() < 0.05
+
+
 def test_rows_with_too_many_states_are_told():
     # Weak causes of dense rows: hardly a state can be ruled out.
     rng = np.random.default_rng(0)

@@ -426,6 +426,15 @@ def test_units_are_looked_for_outside_even_where_moments_seem_complete(monkeypat
     assert len(looked) == 1
 
 
+def test_starts_are_compared_among_all_directions_where_the_network_needs_them():
+    # What was best inside the subspace of the moments went on outside of it to an optimum in which
+    # two units stood for two others, and was called stable.
+    planted = lt.datasets.make_network(10_000, 10, 4, activation="sigmoid", random_state=303)
+    model = lt.TwoLayerNetwork(4, random_state=0, n_jobs=1).fit(planted.X, planted.y)
+    gaps = model.predict(planted.X) - planted.mean[:, 0]
+    assert (gaps**2).mean() < 2e-4 * planted.mean.var()
+
+
 def test_more_units_than_features_and_collinear_ones():
     planted = make_network(5000, 2, 3, random_state=1)
     found = lt.TwoLayerNetwork(3, random_state=0).fit(planted.X, planted.y)

@@ -20,13 +20,20 @@ from latensor.models.regression.starts import cp_starts
 DIGITS = load_digits()
 
 
+WIDE = lt.TuckerClassifier((2, 1), shape=(-1, 1))
+
+
 def too_hard(estimator):
+    if isinstance(estimator, lt.CPPLS):
+        return {}
+    if estimator is WIDE:
+        return {"check_fit2d_1feature": "a sample of one feature has no weights of rank two"}
     reason = "weights of rank one cannot tell the three classes of this check apart"
-    return {} if isinstance(estimator, lt.CPPLS) else {"check_classifiers_train": reason}
+    return {"check_classifiers_train": reason}
 
 
 @parametrize_with_checks(
-    [lt.CPClassifier(1, shape=(-1, 1)), lt.TuckerClassifier(1, shape=(-1, 1)), lt.CPPLS(1)],
+    [lt.CPClassifier(1, shape=(-1, 1)), lt.TuckerClassifier(1, shape=(-1, 1)), WIDE, lt.CPPLS(1)],
     expected_failed_checks=too_hard,
 )
 def test_scikit_learn_contract(estimator, check):
@@ -295,3 +302,10 @@ def test_labels_of_several_types_are_named():
     X, y = np.zeros((4, 3, 2)), np.array(["a", "b", None, "a"], dtype=object)
     with pytest.raises(lt.InvalidInputError, match="several types"):
         lt.CPClassifier(1).fit(X, y)
+
+
+@pytest.mark.parametrize("model", [lt.CPClassifier(1), lt.TuckerClassifier((1, 1)), lt.CPPLS(1)])
+def test_a_fit_in_memory_tells_its_callback(model):
+    told = []
+    model.fit(*pair(3, 8), callback=lambda *told_: told.append(told_))
+    assert told == [("fit", 0)]

@@ -157,6 +157,12 @@ def test_c_v_tells_topics_from_chance(model: Any) -> None:
     np.testing.assert_allclose(together, 1, atol=1e-6)
 
 
+def test_one_moment_is_one_interval(model: Any) -> None:
+    found = model.topics_over_time(SAMPLE.counts, np.full(600, 3))
+    assert found.labels == [3]
+    assert found.n_documents.tolist() == [600]
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -167,6 +173,14 @@ def test_c_v_tells_topics_from_chance(model: Any) -> None:
         (lambda m: m.merge_topics([[0, 9]]), "0 to 3"),
         (lambda m: m.merge_topics([[0, 1], [1]]), "at most once"),
         (lambda m: m.merge_topics([[]]), "empty"),
+        (lambda m: m.merge_topics([0, 1]), r"as \[\[0, 3\]"),
+        (lambda m: m.topics_by_group(SAMPLE.counts, [None, "a"] * 300), r"groups\[0\] is None"),
+        (lambda m: m.topics_by_group(SAMPLE.counts, [1.0, np.nan] * 300), r"groups\[1\] is nan"),
+        (lambda m: m.topics_by_group(SAMPLE.counts, [1, "a"] * 300), "one kind"),
+        (lambda m: m.find(5), "query=5"),
+        (lambda m: m.top_words(-1), "n_words=-1"),
+        (lambda m: m.top_words(0), "n_words=0"),
+        (lambda m: m.coherence(SAMPLE.counts, n_words=-3), "n_words=-3"),
     ],
 )
 def test_bad_input(model: Any, call: Any, words: str) -> None:

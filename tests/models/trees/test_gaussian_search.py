@@ -1,23 +1,26 @@
 """Interchanges of Gaussian trees by the likelihood of correlations."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import latensor as lt
 from latensor.datasets import make_tree
 from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
-from latensor.models.trees.gaussian_search import (
-    _applied,
-    _gains,
-    _messages,
-    interchange_by_correlations,
-)
+from latensor.models.trees.gaussian_search import _gains, _messages, interchange_by_correlations
+from latensor.models.trees.interchange import interchanged, interchanges
 
 
 def planted(seed, n=12, rows=2000, shape="random"):
     data = make_tree(rows, n, shape=shape, model="gaussian", random_state=seed)
     state = GaussianTreeState(data.tree, data.correlation, np.zeros(n), np.ones(n))
     return data, state
+
+
+def moved(state, chosen):
+    """The state after interchanges, with correlations as they were."""
+    return replace(state, tree=interchanged(state.tree, chosen))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -48,11 +51,12 @@ def test_exact_correlations_ask_for_nothing_and_wrong_trees_are_mended():
     assert interchange_by_correlations(state, family)[1] == 0
     inner = [v for v in range(n, len(state.tree)) if state.tree.parent[v] >= 0]
     for place, v in enumerate(inner):
-        wrong = _applied(state, [(0.0, v, place % 2)])
+        wrong = moved(state, [interchanges(state.tree, v)[place % 2]])
         assert lt.robinson_foulds(wrong.tree, data.tree) > 0
-        best = _gains(family.run_em(wrong, 30, 1e-6).state, family)[0]
-        assert best[0] > 1
-        assert lt.robinson_foulds(_applied(wrong, [best]).tree, data.tree) == 0
+        fitted = family.run_em(wrong, 30, 1e-6).state
+        best = max(_gains(fitted, family), key=lambda each: each.gain)
+        assert best.gain > 1
+        assert lt.robinson_foulds(moved(wrong, [best]).tree, data.tree) == 0
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -60,7 +64,7 @@ def test_samples_mend_several_wrong_edges(seed):
     data, state = planted(seed, n=16)
     wrong = state
     for v in [v for v in range(16, len(state.tree)) if state.tree.parent[v] >= 0][::4]:
-        wrong = _applied(wrong, [(0.0, v, 0)])
+        wrong = moved(wrong, interchanges(wrong.tree, v)[:1])
     observed = np.corrcoef(data.X.T)
     tree, moves = interchange_by_correlations(wrong, GaussianTreeFamily(observed, 2000.0))
     assert moves >= 2

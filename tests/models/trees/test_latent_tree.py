@@ -14,10 +14,12 @@ from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.trees import likelihood_moves
 from latensor.models.trees.affinity import logdet_affinity
 from latensor.models.trees.family import TreeFamily, TreeState, evaluate
+from latensor.models.trees.interchange import Candidate
 from latensor.models.trees.joining import neighbor_joining, spectral_neighbor_joining
 from latensor.models.trees.read_off import lengths_state
 from latensor.models.trees.sums import PairTables
 from latensor.moments.batch import Batch
+from latensor.refinement.em import em
 from latensor.sources.newick import format_newick
 from latensor.sources.tree import Tree
 
@@ -371,7 +373,12 @@ def test_subtrees_are_moved_by_likelihood():
         return start.received(family.expect(start.state, units))
 
     start = lengths_state(wrong.tree, marginals, 3)
-    better = likelihood_moves._best_subtree_move(start, fold, family, -np.inf)
+
+    def fitted(state):
+        found = em(fold, family, state, max_iter=5, accelerate=False, prepared=True)
+        return Candidate(found.state.tree, found.log_likelihood * len(X), found.state)
+
+    better = likelihood_moves._best_subtree_move(fitted(start), fitted)
     assert lt.robinson_foulds(better.tree, data.tree) < lt.robinson_foulds(wrong.tree, data.tree)
     found, moves = likelihood_moves.interchange_by_likelihood(
         start, affinity, fold, family, units, np.random.default_rng(0)
@@ -483,7 +490,15 @@ def test_a_whole_star_is_certified():
     assert tree.predict_proba(data.X).shape == (1000, 1, 4)
 
 
-@parametrize_with_checks([lt.LatentTree(support=None, max_iter=20)])
+FLAT = "with 15 rows of 30 features 150 passes of EM end 6e-7 apart by rounding, 20 do not"
+
+
+@parametrize_with_checks(
+    [lt.LatentTree(), lt.LatentTree(support=None, max_iter=20)],
+    expected_failed_checks=lambda estimator: (
+        {} if estimator.max_iter == 20 else {"check_sample_weight_equivalence_on_dense_data": FLAT}
+    ),
+)
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_scikit_learn_checks(estimator, check):
     check(estimator)

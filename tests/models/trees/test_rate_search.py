@@ -10,13 +10,8 @@ from latensor.datasets import make_tree
 from latensor.datasets.trees import _KAPPA, _transitions
 from latensor.models.trees import rate_search
 from latensor.models.trees.family import TreeState, evaluate
-from latensor.models.trees.rate_search import (
-    _applied,
-    _Gain,
-    _Partials,
-    classes_of,
-    interchange_under_rates,
-)
+from latensor.models.trees.interchange import interchanged, interchanges
+from latensor.models.trees.rate_search import _Partials, classes_of, interchange_under_rates
 from latensor.models.trees.rates import RateMatrix
 
 FREQUENCIES = np.array([0.35, 0.15, 0.2, 0.3])
@@ -46,10 +41,7 @@ def logs_by_tables(tree, lengths, codes):
 
 def swapped(tree, v):
     """A child of v and a sibling of v, interchanged."""
-    u = tree.parent[v]
-    child = int(np.flatnonzero(tree.parent == v)[0])
-    sibling = next(int(w) for w in np.flatnonzero(tree.parent == u) if w != v)
-    return _applied(tree, [_Gain(0.0, v, child, sibling, None, None)])
+    return interchanged(tree, interchanges(tree, v)[1:])
 
 
 @pytest.mark.parametrize("shape", [np.inf, 0.5])
@@ -94,7 +86,7 @@ def test_gains_of_quartets_are_gains_of_the_whole():
         gain = next(g for g in gains if g.v == v)
         moved = lengths.copy()
         moved[gain.nodes] = gain.lengths
-        right = _applied(wrong, [gain])
+        right = interchanged(wrong, [gain])
         assert partials.go_round(right, moved, times=0) - value == pytest.approx(
             gain.gain, abs=1e-3
         )

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
+from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic
@@ -27,6 +28,7 @@ from latensor.estimation.parameters import (
 )
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.certificate import HMMCertificate
+from latensor.models.hmm.hmmlearn_door import Monitor, check_peer, peer_module
 from latensor.models.hmm.inference import HiddenMarkovInference
 from latensor.models.hmm.model import ROWS_ALONE, ChainModel
 from latensor.models.hmm.moment_starts import MomentStart
@@ -74,6 +76,9 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
     init_params: str
     params: str
     _letters: ClassVar[Mapping[str, str]] = {}
+    # The class of hmmlearn with these parameters, and the settings that it shares.
+    _peer: ClassVar[str]
+    _peer_settings: ClassVar[tuple[str, ...]] = ()
     _input_names: ClassVar[tuple[str, ...]] = ("_given_values",)
     # Rows of the sample on which EM runs, at most. Where half of the rows do not see the slowest
     # direction, EM goes over all: 200,000 words took 17 s, and 7 s as one sample.
@@ -138,6 +143,12 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
         """
         return super().partial_fit(X, lengths, sample_weight)
 
+    @property
+    def monitor_(self) -> Monitor:
+        """How EM went, as hmmlearn tells it: `history`, `iter`, `converged`, `n_iter`, `tol`."""
+        history = (self.history_ * self.certificate_.n_rows).tolist()
+        return Monitor(history, self.n_iter_, bool(self.converged_), self.max_iter, self.tol)
+
     def intervals(
         self,
         X: object,
@@ -173,6 +184,42 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
         if self._has_few_starts:
             del found["startprob"]
         return found
+
+    def to_hmmlearn(self) -> Any:
+        """A fitted model of hmmlearn, of the same name, with these parameters; needs hmmlearn."""
+        check_is_fitted(self)
+        settings = {name: getattr(self, name) for name in self._peer_settings}
+        peer = getattr(peer_module(), self._peer)(len(self.startprob_), init_params="", **settings)
+        peer.n_features = self._vectors().shape[1]
+        for ours, theirs in self._peer_names().items():
+            setattr(peer, theirs, getattr(self, ours).copy())
+        return peer
+
+    @classmethod
+    def from_hmmlearn(cls, peer: Any) -> Self:
+        """A fitted model with the parameters of a fitted one of hmmlearn, of the same name."""
+        names = tuple(cls._peer_names().values())
+        check_peer(peer, cls._peer, names)
+        model = cls(peer.n_components, **{name: getattr(peer, name) for name in cls._peer_settings})
+        for name in names:
+            setattr(model, name, np.array(getattr(peer, name), dtype=np.float64))
+        model.n_components_ = len(model.startprob_)
+        model._size_up()
+        return model
+
+    @classmethod
+    def _peer_names(cls) -> dict[str, str]:
+        """What hmmlearn calls the parameters."""
+        return {n: "covars_" if n == "covariances_" else n for n in cls._letters.values()}
+
+    def _vectors(self) -> Array:
+        """What tells states apart, (k, .): the third parameter."""
+        found: Array = getattr(self, tuple(self._letters.values())[2])
+        return found
+
+    def _size_up(self) -> None:
+        """Set the number of features by the parameters."""
+        self.n_features_in_ = self._vectors().shape[1]
 
     # ------------------------------------------------------------------ inside
     def _begin(self) -> None:
@@ -218,16 +265,11 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
 
     def _starting_values(self) -> dict[str, Array]:
         """The parameters that were set before fit and that `init_params` leaves alone."""
-        found: dict[str, Array] = {}
-        for letter, name in self._letters.items():
-            if letter in self.init_params:
-                continue
-            if name not in self.__dict__:
-                raise InvalidInputError(
-                    f"init_params={self.init_params!r} leaves {name} to you: set it before fit, or "
-                    f"add {letter!r} to init_params"
-                )
-            found[letter] = np.array(self.__dict__[name], dtype=np.float64)
+        found: dict[str, Array] = {
+            letter: np.array(self.__dict__[name], dtype=np.float64)
+            for letter, name in self._letters.items()
+            if letter not in self.init_params and name in self.__dict__
+        }
         k = self.n_components
         if found and isinstance(k, str):
             raise InvalidInputError("n_components='auto' takes no starting values: give a number")
@@ -270,12 +312,13 @@ class HiddenMarkovEstimator(RefinementParameters, HiddenMarkovInference, LatentE
             "n_iter_": answer.n_iter,
             "converged_": answer.converged if refined else None,
             "history_": np.array(answer.history),
-            "certificate_": _certificate(answer, frame),
+            "certificate_": _certificate(answer, frame, self.n_features_in_),
         }
 
 
-def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
+def _certificate(answer: Answer[Any], frame: Frame, width: int) -> HMMCertificate:
     evidence = answer.evidence
+    assert answer.state is not None
     starts: Sequence[MomentStart] = evidence["starts"]
     name = answer.start
     if answer.statistics is None and starts:
@@ -294,8 +337,11 @@ def _certificate(answer: Answer[Any], frame: Frame) -> HMMCertificate:
         n_iter=answer.n_iter,
         converged=None if answer.statistics is None else answer.converged,
         n_rows=round(pairs.n_rows),
+        n_entries=round(pairs.n_rows) * width,
+        n_parameters=answer.state.n_parameters,
         n_sequences=round(pairs.n_sequences),
         constant_features=getattr(frame["code"], "constant", ()),
         dependence=evidence.get("dependence", np.nan),
+        n_observed=evidence.get("n_observed", np.inf),
         rows_alone=getattr(frame.values.get("selection"), "tests", {}).get(ROWS_ALONE, np.nan),
     )

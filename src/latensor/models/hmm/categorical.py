@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
-from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array
 from latensor.datasets.sequences import check_stochastic, draw_symbols
@@ -16,7 +15,6 @@ from latensor.estimation.parameter_intervals import PROBABILITY
 from latensor.estimation.parameters import AT_LEAST_ONE, Choice, parameter
 from latensor.estimation.run import Run
 from latensor.models.hmm.base import HiddenMarkovEstimator, Letters
-from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
 from latensor.models.hmm.model import ChainModel
 from latensor.models.hmm.quantization import SymbolCode
 from latensor.models.hmm.sequence_input import SymbolReader, read_symbols
@@ -164,6 +162,7 @@ class CategoricalHMM(HiddenMarkovEstimator):
     _fitted_names = HiddenMarkovEstimator._fitted_names | {"emissionprob_"}
     _same_to_merge = (*HiddenMarkovEstimator._same_to_merge, "n_features_")
     _input_names = (*HiddenMarkovEstimator._input_names, "n_features_")
+    _peer = "CategoricalHMM"
     _letters = {"s": "startprob_", "t": "transmat_", "e": "emissionprob_"}  # noqa: RUF012
     _intervals_of = (
         {"startprob": PROBABILITY, "transmat": PROBABILITY, "emissionprob": PROBABILITY},
@@ -218,26 +217,11 @@ class CategoricalHMM(HiddenMarkovEstimator):
         probabilities = np.asarray(self.emissionprob_, dtype=np.float64)
         return CategoricalEmission(np.ascontiguousarray(probabilities))
 
+    def _size_up(self) -> None:
+        self.n_features_, self.n_features_in_ = self._n_symbols(), 1
+
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         return draw_symbols(rng, np.asarray(self.emissionprob_), states)[:, None]
-
-    def to_hmmlearn(self) -> Any:
-        """A fitted `hmmlearn.hmm.CategoricalHMM` with these parameters; needs hmmlearn."""
-        check_is_fitted(self)
-        peer = peer_module().CategoricalHMM(len(self.startprob_), init_params="")
-        peer.n_features = self.emissionprob_.shape[1]
-        peer.startprob_, peer.transmat_ = self.startprob_.copy(), self.transmat_.copy()
-        peer.emissionprob_ = self.emissionprob_.copy()
-        return peer
-
-    @classmethod
-    def from_hmmlearn(cls, peer: Any) -> Self:
-        """A fitted model with the parameters of a fitted `hmmlearn.hmm.CategoricalHMM`."""
-        check_peer(peer, "CategoricalHMM", ("startprob_", "transmat_", "emissionprob_"))
-        model = cls(peer.n_components)
-        model.emissionprob_ = np.array(peer.emissionprob_, dtype=np.float64)
-        model.n_features_, model.n_features_in_ = model.emissionprob_.shape[1], 1
-        return model._take_chain(peer)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+from latensor.diagnostics.evidence import observed_finding
 from latensor.diagnostics.findings import (
     BAD,
     CAUTION,
@@ -55,6 +56,10 @@ class HMMCertificate(Findings):
     rows_alone : float, standard errors by which the states predict rows of other sequences, without
         their order, better than if any two of them were one of any covariance; NaN where that was
         not measured, as with few sequences, whose parts depend on each other
+    n_entries : int, numbers in all rows
+    n_parameters : int, free parameters
+    n_observed : float, rows of a state that show a feature, or two features whose covariance is
+        free, the fewest; infinite where no entry of a point is missing
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
     larger : int, a larger number of states that may be right too; 0 where there is none
@@ -73,8 +78,11 @@ class HMMCertificate(Findings):
     constant_features: tuple[int, ...] = ()
     dependence: float = float("nan")
     rows_alone: float = float("nan")
+    n_observed: float = float("inf")
     in_halves: int = 0
     larger: int = 0
+    n_entries: int = 0
+    n_parameters: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})
 
     @property
@@ -82,6 +90,15 @@ class HMMCertificate(Findings):
         """What the certificate is about, in a few words."""
         data = f"{counted(self.n_rows, 'row')} in {counted(self.n_sequences, 'sequence')}"
         return f"{counted(self.n_components, 'hidden state')} of {data}"
+
+    @finding("Sample size")
+    def _size(self) -> Said | None:
+        if self.n_parameters <= self.n_entries:
+            return None
+        return BAD, (
+            f"the model has {self.n_parameters} free parameters, the rows only {self.n_entries} "
+            "numbers: lower n_components, or give more rows."
+        )
 
     @finding("Noise")
     def _noise(self) -> Said:
@@ -169,6 +186,12 @@ class HMMCertificate(Findings):
         if self.converged:
             return GOOD, f"EM converged after {self.n_iter} passes."
         return CAUTION, f"EM had not converged after {self.n_iter} passes: raise max_iter."
+
+    @finding("Missing entries")
+    def _unobserved(self) -> Said | None:
+        if self.n_observed == float("inf"):
+            return None
+        return observed_finding("Some are missing, taken for missing at random", self.n_observed)
 
     @finding("Constant columns")
     def _constant(self) -> Said | None:

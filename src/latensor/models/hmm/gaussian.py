@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import scipy.sparse
-from sklearn.utils.validation import check_is_fitted
 
 from latensor.arrays import Array, to_host
 from latensor.datasets.sequences import draw_points, draw_states
-from latensor.estimation.model import Frame
+from latensor.diagnostics.evidence import fewest_observed
+from latensor.estimation.model import Answer, Frame, Search
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, PROBABILITY, REAL
 from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, parameter
 from latensor.estimation.run import Run
@@ -20,7 +20,6 @@ from latensor.estimation.samples import read_samples
 from latensor.exceptions import InvalidInputError
 from latensor.models.hmm.base import HiddenMarkovEstimator, Letters
 from latensor.models.hmm.gaussian_states import gaussian_of, random_gaussian
-from latensor.models.hmm.hmmlearn_door import check_peer, peer_module
 from latensor.models.hmm.model import ChainModel
 from latensor.models.hmm.quantization import POINTS, Quantization
 from latensor.models.hmm.rows_alone import gains_over_joined
@@ -135,6 +134,18 @@ class PointModel(ChainModel):
     def emission_parameters(self, frame: Frame, emission: Any) -> dict[str, Array]:
         return {"means": emission.means, "covariances": emission.covariances}
 
+    def evidence(
+        self, frame: Frame, search: Search[HiddenChain], answer: Answer[HiddenChain]
+    ) -> dict[str, Any]:
+        found, units = super().evidence(frame, search, answer), search.sample
+        missing = np.isnan(units.rows.rows)
+        if missing.any():
+            assert answer.state is not None
+            owned = self.responsibilities(frame, answer.state, units)
+            owned = owned * np.sqrt(units.rows.row_weights(units.weights))[:, None]
+            found["n_observed"] = fewest_observed(owned, ~missing, self.covariance_type)
+        return found
+
     def drawn_like(
         self, frame: Frame, state: HiddenChain, like: Batch, rng: np.random.Generator
     ) -> Batch:
@@ -218,6 +229,7 @@ class GaussianHMM(HiddenMarkovEstimator):
         "m": "means_",
         "c": "covariances_",
     }
+    _peer, _peer_settings = "GaussianHMM", ("covariance_type",)
 
     @property
     def _intervals_of(self) -> Any:  # type: ignore[override]
@@ -306,32 +318,3 @@ class GaussianHMM(HiddenMarkovEstimator):
 
     def _draw(self, states: Any, rng: np.random.Generator) -> Any:
         return draw_points(rng, np.asarray(self.means_), cholesky(self.covars_), states)
-
-    def to_hmmlearn(self) -> Any:
-        """A fitted `hmmlearn.hmm.GaussianHMM` with these parameters; needs hmmlearn."""
-        check_is_fitted(self)
-        peer = peer_module().GaussianHMM(
-            len(self.startprob_), covariance_type=self.covariance_type, init_params=""
-        )
-        peer.n_features = self.means_.shape[1]
-        peer.startprob_, peer.transmat_ = self.startprob_.copy(), self.transmat_.copy()
-        peer.means_, peer.covars_ = self.means_.copy(), self.covariances_.copy()
-        return peer
-
-    @classmethod
-    def from_hmmlearn(cls, peer: Any) -> Self:
-        """A fitted model with the parameters of a fitted `hmmlearn.hmm.GaussianHMM`."""
-        check_peer(peer, "GaussianHMM", ("startprob_", "transmat_", "means_", "covars_"))
-        kind = str(peer.covariance_type)
-        model = cls(peer.n_components, kind)
-        model.means_ = np.array(peer.means_, dtype=np.float64)
-        model.n_features_in_ = model.means_.shape[1]
-        matrices = np.array(peer.covars_, dtype=np.float64)
-        diagonals = np.einsum("jaa->ja", matrices)
-        model.covariances_ = {
-            "spherical": diagonals[:, 0].copy(),
-            "diag": diagonals.copy(),
-            "full": matrices,
-            "tied": matrices[0],
-        }[kind]
-        return model._take_chain(peer)

@@ -3,9 +3,28 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import Any, NamedTuple
 
 from latensor.exceptions import InvalidInputError
+
+
+class Monitor(NamedTuple):
+    """What hmmlearn's `monitor_` tells of EM.
+
+    Attributes
+    ----------
+    history : log-likelihood of all rows before every pass
+    iter : int, passes of EM
+    converged : bool
+    n_iter : int, the most passes
+    tol : float
+    """
+
+    history: list[float]
+    iter: int
+    converged: bool
+    n_iter: int
+    tol: float
 
 
 def peer_module() -> Any:

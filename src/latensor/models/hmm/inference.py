@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -144,24 +144,13 @@ class HiddenMarkovInference:
 
     def aic(self, X: object, lengths: object = None) -> float:
         """Akaike's criterion, -2 log-likelihood + 2 parameters; lower is better."""
-        return -2 * self.score(X, lengths) + 2 * self._n_parameters()
+        return -2 * self.score(X, lengths) + 2 * self._chain().n_parameters
 
     def bic(self, X: object, lengths: object = None) -> float:
         """The Bayesian criterion, -2 log-likelihood + log(n) parameters; lower is better."""
         check_is_fitted(self)
         n_rows = len(self._read_rows(X, reset=False))
-        return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._n_parameters()
-
-    def _n_parameters(self) -> int:
-        k = len(self.startprob_)
-        return k - 1 + k * (k - 1) + int(self._emission().n_parameters)
-
-    def _take_chain(self, peer: Any) -> Self:
-        """Take over the chain of a fitted model of hmmlearn."""
-        self.startprob_ = np.array(peer.startprob_, dtype=np.float64)
-        self.transmat_ = np.array(peer.transmat_, dtype=np.float64)
-        self.n_components_ = len(self.startprob_)
-        return self
+        return -2 * self.score(X, lengths) + float(np.log(n_rows)) * self._chain().n_parameters
 
     def _read_rows(self, X: object, *, reset: bool, is_batch: bool = False) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must say how rows are read")

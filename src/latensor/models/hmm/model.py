@@ -179,15 +179,18 @@ class ChainModel(Model[HiddenChain]):
         """
         return None
 
-    def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
+    def _likelihoods(self, frame: Frame, chain: HiddenChain, units: Batch) -> tuple[Any, Any]:
+        """Of rows given every state, and where sequences begin."""
         _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = state.emission.likelihoods(design, sequences)
+        return chain.emission.likelihoods(design, sequences), sequences
+
+    def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
+        likelihoods, sequences = self._likelihoods(frame, state, units)
         found = sequence_log_likelihoods(likelihoods, sequences, state.startprob, state.transmat)
         return found, units.sizes.astype(np.float64)
 
     def responsibilities(self, frame: Frame, state: HiddenChain, units: Batch) -> Array:
-        _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = state.emission.likelihoods(design, sequences)
+        likelihoods, sequences = self._likelihoods(frame, state, units)
         found = expect(likelihoods, sequences, state.startprob, state.transmat)
         weights = sequences.row_weights
         return found.posteriors if weights is None else found.posteriors * np.sqrt(weights)[:, None]
@@ -353,8 +356,7 @@ class ChainModel(Model[HiddenChain]):
         noise alone makes of it, in these rows and in the `n_rows` that the chain was learned from.
         """
         units = subset(search.sample, doubtful_rows(chain))
-        _, design, sequences = self.family(frame).prepare(units).parts
-        likelihoods = chain.emission.likelihoods(design, sequences)
+        likelihoods, sequences = self._likelihoods(frame, chain, units)
         chances = predicted(likelihoods, sequences, chain.startprob, chain.transmat)
         shown, means = self.observables(frame, units.rows.rows, chain.emission)
         gaps = shown - chances @ means

@@ -146,17 +146,15 @@ def pair_moves(found: Means, noise: Any, weight: Any) -> tuple[Any, float]:
     moves = np.zeros((size, size))
     if len(first) == 0:
         return moves, float("nan")
-    left = found.second if noise is None else noise
+    # What noise puts into two scores; of unknown noise, its first order is the third unknown.
+    left, told = (found.second, 0.0) if noise is None else (noise, noise)
     noise_variance = np.zeros(size) if noise is None else np.diag(noise)
     s, m, q = found.slopes, np.diag(found.crossed), np.diag(found.both)
-    crossed = found.crossed - left * s[:, None]
+    crossed = found.crossed - told * s[:, None]
     # The series of Gaussian noise in both scores: N^r / r! E[phi_i^(r)] E[phi_j^(r)].
-    both = found.both - left * np.outer(s, s)
+    both = found.both - told * np.outer(s, s)
     both = both - left**2 / 2 * np.outer(found.bend, found.bend)
     both = both - left**3 / 6 * np.outer(found.second_bend, found.second_bend)
-    if noise is None:
-        crossed = crossed + left * s[:, None]
-        both = both + left * np.outer(s, s)
     values = np.stack([crossed[first, second], crossed[second, first], both[first, second]], 1)
 
     adjusted = m - noise_variance * s

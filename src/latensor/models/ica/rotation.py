@@ -125,51 +125,46 @@ def newton_move(sums: TurnMeans) -> tuple[Any, Any]:
 
     Functions are taken less E[f'(y)] y, which is what the unknown noise leaves of them.
     """
-    linear = np.einsum("mii->mi", sums.cross)
-    tangents = linear - sums.squares * sums.slopes
-    mixed = sums.slopes[:, None] * linear
-    spread = (
-        sums.products
-        - sums.means[:, None] * sums.means
-        - mixed
-        - mixed.transpose(1, 0, 2)
-        + sums.slopes[:, None] * sums.slopes * sums.squares
-    )
-    coefficients, information = _best_combination(spread, tangents, sums)
-    corrected = sums.cross - sums.second * sums.slopes[:, :, None]
-    equations = np.einsum("im,mij->ij", coefficients, corrected)
-    move = -equations / np.maximum(information, np.finfo(float).tiny)[:, None]
-    np.fill_diagonal(move, 0.0)
-    longest = float(np.abs(move).max(initial=0.0))
-    return move * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
-
-
-def _best_combination(spread: Any, tangents: Any, sums: TurnMeans) -> tuple[Any, Any]:
-    """B^-1 t (k, M) and I = t'B^-1 t (k,) of every source."""
-    squares = np.einsum("mmi->mi", sums.products)
-    spread = spread + RIDGE * np.eye(N_FUNCTIONS)[:, :, None] * squares
-    coefficients = np.linalg.solve(spread.transpose(2, 0, 1), tangents.T[:, :, None])[:, :, 0]
-    return coefficients, np.maximum(np.einsum("im,mi->i", coefficients, tangents), 0.0)
+    equations, information = _equations(sums, sums.second, sums.slopes)
+    return _shortened(-equations / _above_zero(information)[:, None]), information
 
 
 def newton_turn(sums: TurnMeans, noise: Any) -> tuple[Any, Any]:
     """The antisymmetric generator (k, k) of the next rotation, and the information (k,)."""
-    equations, information = _equations(sums, noise)
-    pairs = information[:, None] + information
-    turn = -(equations - equations.T) / np.maximum(pairs, np.finfo(float).tiny)
-    np.fill_diagonal(turn, 0.0)
-    longest = float(np.abs(turn).max(initial=0.0))
-    return turn * min(1.0, _LONGEST_TURN / max(longest, 1e-300)), information
+    linear = np.einsum("mii->mi", sums.cross) / sums.squares
+    equations, information = _equations(sums, noise, linear)
+    pairs = _above_zero(information[:, None] + information)
+    return _shortened((equations.T - equations) / pairs), information
 
 
-def _equations(sums: TurnMeans, noise: Any) -> tuple[Any, Any]:
-    """E[g(y_i) y_j] - N_ij E[g'(y_i)] for all pairs (k, k), g without its linear part; I (k,)."""
+def _equations(sums: TurnMeans, noise: Any, lines: Any) -> tuple[Any, Any]:
+    """E[g(y_i) y_j] - N_ij E[g'(y_i)] for all pairs (k, k), and I (k,), of the best g.
+
+    Of functions less lines c y (M, k): g = sum_m (B^-1 t)_m (f_m - c_m y).
+    """
     linear = np.einsum("mii->mi", sums.cross)
     tangents = linear - sums.squares * sums.slopes
+    crossed = lines[:, None] * linear
     spread = (
-        sums.products - sums.means[:, None] * sums.means - linear[:, None] * linear / sums.squares
+        sums.products
+        - sums.means[:, None] * sums.means
+        - crossed
+        - crossed.transpose(1, 0, 2)
+        + lines[:, None] * lines * sums.squares
     )
-    coefficients, information = _best_combination(spread, tangents, sums)
+    spread += RIDGE * np.eye(N_FUNCTIONS)[:, :, None] * np.einsum("mmi->mi", sums.products)
+    best = np.linalg.solve(spread.transpose(2, 0, 1), tangents.T[:, :, None])[:, :, 0]
     corrected = sums.cross - noise * sums.slopes[:, :, None]
-    corrected -= (linear / sums.squares)[:, :, None] * (sums.second - noise)
-    return np.einsum("im,mij->ij", coefficients, corrected), information
+    corrected -= lines[:, :, None] * (sums.second - noise)
+    information = np.maximum(np.einsum("im,mi->i", best, tangents), 0.0)
+    return np.einsum("im,mij->ij", best, corrected), information
+
+
+def _above_zero(information: Any) -> Any:
+    return np.maximum(information, np.finfo(float).tiny)
+
+
+def _shortened(move: Any) -> Any:
+    """A move (k, k) between different sources, none of them too long."""
+    np.fill_diagonal(move, 0.0)
+    return move * min(1.0, _LONGEST_TURN / max(float(np.abs(move).max(initial=0.0)), 1e-300))

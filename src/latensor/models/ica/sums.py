@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.engines import LocalEngine
 from latensor.estimation.run import Run
 from latensor.models.ica.scores import MOST_SAMPLES, ScoreTables, counted, functions
 from latensor.moments.batch import Batch, Kind
@@ -44,17 +43,6 @@ def scored(run: Run, scoring: Scoring, units: Batch | None) -> Pass:
         return lambda start: run.fold("unmixing", Mapped(start, scoring)).inner
     blocks = [scoring(block) for block in units.blocks(Kind.ROWS.block)]
     source, engine = Source(Kind.ROWS, (blocks,)), run.local_engine()
-    return lambda start: engine.fold(source, start)
-
-
-def over_scores(
-    scores: Array, weights: Array | None = None, sensors: Array | None = None, n_jobs: int = 1
-) -> Pass:
-    """Passes over scores in memory."""
-    known = np.ones(len(scores)) if weights is None else np.asarray(weights, dtype=np.float64)
-    parts = (scores, scores[:, :0] if sensors is None else sensors)
-    units = Batch(parts, known, np.arange(len(scores), dtype=np.uint64))
-    source, engine = Source.of(Kind.ROWS, units), LocalEngine(n_jobs)
     return lambda start: engine.fold(source, start)
 
 

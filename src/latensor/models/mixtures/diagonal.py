@@ -13,7 +13,6 @@ from latensor.estimation.parameters import AT_LEAST_ZERO, RefinementParameters, 
 from latensor.estimation.run import Run
 from latensor.models.mixtures.feature_views import (
     best_partition,
-    check_streamed,
     frames_of,
     maps_between,
 )
@@ -62,10 +61,6 @@ class DiagonalModel(GaussianMixtureModel):
     squares: ClassVar[bool] = True
     completion: ClassVar[float] = 1e-3
 
-    def check_streaming(self) -> None:
-        if self.by_views:
-            check_streamed(self.n_features)
-
     def most_by_moments(self) -> str:
         return (
             "about 2 x n_components features are needed, 3 x for method='views'. Leave "
@@ -98,9 +93,6 @@ class DiagonalModel(GaussianMixtureModel):
             directions = factors_of(correlation, count - 1).scores
         return np.linalg.qr(directions / scale[:, None])[0]
 
-    def stream_rank(self, count: int) -> int:
-        return self.n_features if self.by_views else super().stream_rank(count)
-
     def stream_basis(self, known: Covariance, rank: int) -> Array:
         # Of standardized features: their units say nothing about the components.
         vectors = np.linalg.eigh(correlation_of(known.covariance))[1][:, ::-1][:, :rank]
@@ -128,24 +120,22 @@ class DiagonalModel(GaussianMixtureModel):
         variances = np.maximum(state.covariances, np.where(scale > 0, floors, frame["floor"]))
         return replace(found, state=MixtureState(state.weights, state.means, variances))
 
-    def notes(self, found: ProductReadOff | None) -> tuple[str, ...]:
-        """What the certificate says about random views."""
-        if found is None or not self.by_views or found.coherence <= _COHERENT:
-            return ()
-        return (
-            f"the means are coherent ({found.coherence:.2g}, 1 is best): few features tell the "
-            "components apart, and a random view may miss them. method='moments' needs no views.",
-        )
-
 
 class DiagonalEstimator(MomentMixture):
     """What the mixtures of independent features share."""
 
     _covariance_type = DIAG
+    _model_class = DiagonalModel
 
     def _notes(self, answer: Answer[Any]) -> tuple[str, ...]:
-        model: DiagonalModel = self._model()  # type: ignore[assignment]
-        return model.notes(answer.evidence["found"])
+        """What is said about random views."""
+        found: ProductReadOff | None = answer.evidence["found"]
+        if found is None or not self._model().by_views or found.coherence <= _COHERENT:
+            return ()
+        return (
+            f"the means are coherent ({found.coherence:.2g}, 1 is best): few features tell the "
+            "components apart, and a random view may miss them. method='moments' needs no views.",
+        )
 
 
 @dataclass(eq=False, repr=False)
@@ -193,13 +183,3 @@ class DiagonalGaussianMixture(ReadOffParameters, RefinementParameters, DiagonalE
 
     _: KW_ONLY
     reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
-
-    def _model(self) -> DiagonalModel:
-        return DiagonalModel(
-            self.n_components,
-            self.reg_covar,
-            self.n_features_in_,
-            self._row_limit,
-            self.method == "views",
-            self.algorithm,
-        )

@@ -117,7 +117,8 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             model.feature_names_in_ = peer.feature_names_in_
         model._dtype = peer.means_.dtype
         state = MixtureState(peer.weights_, peer.means_, peer.covariances_)
-        for name, value in model._parameters_of(state).items():
+        # A converted model gives samples the labels that the peer gives them.
+        for name, value in model._parameters_of(state, np.arange(len(state.means))).items():
             setattr(model, name, value)
         for name in ("lower_bound_", "lower_bounds_", "n_iter_", "converged_"):
             if name in cls._fitted_names and hasattr(peer, name):
@@ -134,14 +135,20 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
         """An estimator with the settings of a peer."""
         return cls(n_components=peer.n_components, **parameters)
 
-    def _parameters_of(self, state: MixtureState) -> dict[str, Any]:
-        """The attributes of a state in the features, components in their fixed order."""
-        if not np.isfinite(state.covariances).all():
-            raise InvalidInputError(
-                "the covariances of X are no finite numbers: give X in a larger unit"
-            )
-        order = component_order(state.weights, state.means)
+    def _order(self, state: MixtureState) -> Array:
+        """The order (k,) in which users meet the components."""
+        return np.asarray(component_order(state.weights, state.means))
+
+    def _parameters_of(self, state: MixtureState, order: Array | None = None) -> dict[str, Any]:
+        """The attributes of a state in the features, components in an order or their fixed one."""
         kind, kept = self._covariance_type, self._dtype
+        largest, numbers = float(np.abs(state.covariances).max()), np.finfo(kept)
+        if not float(numbers.tiny) <= largest <= float(numbers.max):
+            raise InvalidInputError(
+                f"the covariances of X are no finite numbers of {np.dtype(kept).name} above 0 (up "
+                f"to {largest:.3g}): give X in a {'smaller' if largest > 1 else 'larger'} unit"
+            )
+        order = self._order(state) if order is None else order
         covariances = state.covariances if kind == TIED else state.covariances[order]
         if kind in (FULL, TIED):
             roots = inverse_factors(cholesky(covariances))
@@ -187,6 +194,7 @@ class GaussianEstimator(MixtureInference, DensityMixin, LatentEstimator):  # typ
             collapsed=evidence["collapsed"],
             missing=evidence["missing"],
             n_patterns=evidence["n_patterns"],
+            n_observed=evidence["n_observed"],
             converged=answer.converged,
             misfit=evidence.get("misfit", UNKNOWN_FIT),
             n_reproduced=evidence.get("n_reproduced", -1),

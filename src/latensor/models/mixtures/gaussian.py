@@ -29,9 +29,8 @@ from latensor.models.mixtures.estimator import GaussianEstimator
 from latensor.models.mixtures.gaussian_given import read_given
 from latensor.models.mixtures.gaussian_model import GaussianModel
 from latensor.models.mixtures.gaussian_starts import GivenParts
-from latensor.refinement.families.covariances import (
-    COVARIANCE_TYPES,
-)
+from latensor.refinement.families.covariances import COVARIANCE_TYPES
+from latensor.refinement.families.gaussian_densities import MixtureState
 from latensor.sources.shards import Source
 
 _STARTS = ("auto", "moments", "kmeans", "k-means++", "random_from_data", "random")
@@ -67,7 +66,7 @@ class GaussianMixture(GaussianEstimator):
 
     Attributes
     ----------
-    weights_ : (k,), decreasing
+    weights_ : (k,), decreasing; with `means_init`, components stay in the order of these
     means_ : (k, d)
     covariances_, precisions_, precisions_cholesky_ : (k, d, d) full, (d, d) tied, (k, d) diag,
         (k,) spherical
@@ -177,6 +176,9 @@ class GaussianMixture(GaussianEstimator):
             "converged_": answer.converged,
             "certificate_": self._optimum_certificate(answer, outer, frame["weight"]),
         }
+
+    def _order(self, state: MixtureState) -> Array:
+        return super()._order(state) if self.means_init is None else np.arange(len(state.means))
 
     # ------------------------------------------------------------------ inference
     def impute(self, X: object) -> Array:

@@ -22,6 +22,7 @@ from latensor.estimation.run import Run
 from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.mixtures.estimator import GaussianEstimator
+from latensor.models.mixtures.feature_views import check_streamed
 from latensor.models.mixtures.mixture_model import MixtureModel
 from latensor.models.mixtures.spherical_read_off import check_spread, smallest_variance
 from latensor.moments.batch import Batch
@@ -77,9 +78,13 @@ class GaussianMixtureModel(MixtureModel):
         """The directions (d, r), orthonormal, along which the third moment is taken."""
         raise NotImplementedError(f"{type(self).__name__} must give its directions")
 
+    def check_streaming(self) -> None:
+        if self.by_views:
+            check_streamed(self.n_features)
+
     def stream_rank(self, count: int) -> int:
         """Directions in which a stream of many features keeps the third moment."""
-        return max(2 * count, count + 20)
+        return self.n_features if self.by_views else max(2 * count, count + 20)
 
     def found(self, frame: Frame, moment: ThirdMoment, rng: np.random.Generator) -> Any:
         """What is read off, or None."""
@@ -258,12 +263,25 @@ class ReadOffParameters:
 class MomentMixture(GaussianEstimator):
     """Base of the Gaussian mixtures that are read off moments: attributes and certificate."""
 
+    _model_class: ClassVar[type[GaussianMixtureModel]]
     # Rows of the sample on which EM runs, at most.
     _row_limit: ClassVar[int] = 100_000
     _intervals_of = (
         {"weights": PROBABILITY, "means": REAL, "covariances": NOT_NEGATIVE},
         "means",
     )
+
+    def _model(self) -> GaussianMixtureModel:
+        given = self.get_params(deep=False)
+        return self._model_class(
+            given["n_components"],
+            given.get("reg_covar", 0.0),
+            self.n_features_in_,
+            self._row_limit,
+            given["method"] == "views",
+            given["algorithm"],
+            given.get("variance") == "common",
+        )
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:
         assert answer.state is not None

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.linalg import solve_triangular
 from scipy.special import entr
 
-from latensor.diagnostics.evidence import evidence_finding
+from latensor.diagnostics.evidence import evidence_finding, observed_finding
 from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Said, Statement, finding
 from latensor.diagnostics.mixture_certificate import MixtureCertificate
 from latensor.refinement.families.covariances import (
@@ -44,6 +44,8 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed : int, components that have shrunk onto too few rows for a covariance
     missing : float, fraction of entries that are not observed
     n_patterns : int, distinct patterns of observed entries in a sample of the rows
+    n_observed : float, rows of a component that show a feature, or two features whose covariance is
+        free, the fewest; infinite where nothing is missing
     gain : float, log-likelihood of all rows that is lost if the two components are joined that
         can be joined at the least loss
     asked : float, what the Bayesian information criterion asks of that gain for a component, with
@@ -60,6 +62,7 @@ class GaussianMixtureCertificate(MixtureCertificate):
     collapsed: int = 0
     missing: float = 0.0
     n_patterns: int = 1
+    n_observed: float = float("inf")
     gain: float = float("inf")
     asked: float = 0.0
     ahead: float = float("inf")
@@ -129,10 +132,10 @@ class GaussianMixtureCertificate(MixtureCertificate):
     def _unobserved(self) -> Said | None:
         if not self.missing:
             return None
-        return GOOD, (
-            f"{100 * self.missing:.3g} % in {self.n_patterns} patterns, taken for missing at "
-            "random."
+        said = (
+            f"{100 * self.missing:.3g} % in {self.n_patterns} patterns, taken for missing at random"
         )
+        return observed_finding(said, self.n_observed)
 
 
 def smallest_divergence(means: np.ndarray, covariances: np.ndarray) -> float:

@@ -31,7 +31,14 @@ from latensor.moments.observed import ObservedSums, observed_centre
 from latensor.moments.row_sums import ThirdPowerSums
 from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Joint
-from latensor.refinement.families.covariances import DIAG, FULL, SPHERICAL, TIED
+from latensor.refinement.families.covariances import (
+    DIAG,
+    FULL,
+    SPHERICAL,
+    TIED,
+    as_diagonals,
+    as_matrices,
+)
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.mixture_moves import passes
@@ -178,8 +185,11 @@ class GaussianModel(MixtureModel):
             return Answer(inner, evidence, doubtful=True)
         found = read_off(third, count, False, rng)
         state = found.above(smallest_variance(self.reg_covar, known.covariance)).state
-        shape = self._spherical(state.covariances)
-        state = MixtureState(state.weights, state.means, shape)
+        spherical, width = state.covariances, self.n_features
+        shapes = {SPHERICAL: spherical, DIAG: as_diagonals(SPHERICAL, spherical, width)}
+        if self.covariance_type == FULL:
+            shapes[FULL] = as_matrices(SPHERICAL, spherical, count, width)
+        state = MixtureState(state.weights, state.means, shapes[self.covariance_type])
         evidence["found"] = found
         return Answer(frame["family"].inside(state), evidence, doubtful=True)
 
@@ -196,21 +206,8 @@ class GaussianModel(MixtureModel):
         inner = family.inside(MixtureState(np.ones(1), known.mean[None], shapes[kind]))
         return MixtureState(inner.weights, inner.means, inner.covariances + family.floor)
 
-    def _spherical(self, variances: Array) -> Array:
-        """Spherical variances (k,) in the shape of the family."""
-        width = self.n_features
-        if self.covariance_type == SPHERICAL:
-            return variances
-        if self.covariance_type == FULL:
-            return variances[:, None, None] * np.eye(width)
-        return np.repeat(variances[:, None], width, axis=1)
-
     def check_moments(self, frame: Frame, answer: Answer[MixtureState]) -> None:
         raise NotIdentifiableError("a Gaussian mixture is fitted by likelihood")
-
-    def family(self, frame: Frame) -> GaussianFamily:
-        family: GaussianFamily = frame["family"]
-        return family
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
         count, family = frame["count"], frame["family"]
@@ -220,15 +217,8 @@ class GaussianModel(MixtureModel):
             return Start(self.given.applied(family, None), "given")
         if frame["missing"]:
             sample = sample.take(np.flatnonzero(~np.isnan(sample.rows).all(axis=1)))
-        best: Start[MixtureState] | None = None
-        reached = -np.inf
-        n_searches = 1 if self.given and self.n_init == 1 else self.n_init
-        for _ in range(n_searches):
-            found = self._one_search(frame, search_, sample, count)
-            if best is None or found[1] > reached:
-                best, reached = found
-        assert best is not None
-        return best
+        found = (self._one_search(frame, search_, sample, count) for _ in range(self.n_init))
+        return max(found, key=lambda each: each[1])[0]
 
     def _one_search(
         self, frame: Frame, search_: Search[MixtureState], sample: Batch, count: int
@@ -244,15 +234,14 @@ class GaussianModel(MixtureModel):
             return Start(found.state, name), found.log_likelihood
         known = {} if search_.state is None else {"moments": search_.state}
         if self.init_params == "moments":
-            if search_.state is None:
+            if not known:
                 raise NotIdentifiableError(self._why_no_moments(count, missing))
-            return Start(search_.state), 0.0
+            return Start(known["moments"]), 0.0
         if missing:
             found = self._search_until_agreed(family, sample, points, count, rng)
         else:
             coordinates = Coordinates.of(family, sample, points)
-            few = self._trusted(frame, search_)
-            starts = starts_of(family, coordinates, count, rng, known, few)
+            starts = starts_of(family, coordinates, count, rng, known, few=bool(known))
             found = search(family, points, starts, alternatives=True)
         start = Start(found.state, found.start, found.n_moves, {"alternative": found.alternative})
         return start, found.log_likelihood
@@ -302,9 +291,6 @@ class GaussianModel(MixtureModel):
             return first
         return Found(state, value, name, first.values, found.n_moves)
 
-    def _trusted(self, frame: Frame, search_: Search[MixtureState]) -> bool:
-        return search_.state is not None and self.covariance_type != TIED
-
     def _why_no_moments(self, count: int, missing: bool) -> str:
         reason = (
             "moments do not see unobserved entries"
@@ -317,6 +303,10 @@ class GaussianModel(MixtureModel):
             f"init_params='moments' gives no start for n_components={count} in "
             f"{self.n_features} features: {reason}; use init_params='auto'"
         )
+
+    def order(self, frame: Frame, state: MixtureState) -> Array:
+        given = self.given.means is not None
+        return np.arange(frame["count"]) if given else super().order(frame, state)
 
     def permuted(self, state: MixtureState, order: Array) -> MixtureState:
         if self.covariance_type != TIED:

@@ -19,6 +19,7 @@ from numpy.polynomial.legendre import legvander
 from scipy.special import chdtr, chdtrc
 
 from latensor.arrays import Array
+from latensor.diagnostics.evidence import fewest_observed
 from latensor.diagnostics.fit import UNKNOWN_FIT, is_fitting
 from latensor.estimation.halves import found_in_halves
 from latensor.estimation.model import Answer, Frame, Model, Search
@@ -52,7 +53,12 @@ def optimum_evidence(
     assert answer.statistics is not None
     sample, weight, width = search.sample, answer.statistics.weight, family.width
     missing, copies = np.isnan(sample.rows), fewest_copies(sample)
-    patterns = len(np.unique(np.packbits(missing, axis=1), axis=0)) if missing.any() else 1
+    patterns, n_observed = 1, np.inf
+    if missing.any():
+        patterns = len(np.unique(np.packbits(missing, axis=1), axis=0))
+        owned = model.responsibilities(frame, answer.state, sample)
+        owned = owned * np.sqrt(sample.weights)[:, None]
+        n_observed = fewest_observed(owned, ~missing, family.covariance_type)
     alternative, ahead, is_same = answer.evidence.get("alternative"), (np.inf, 0.0), False
     if alternative is not None:
         both = (answer.state, alternative)
@@ -75,6 +81,7 @@ def optimum_evidence(
         "collapsed": int(family.collapsed(answer.state, weight).sum()),
         "missing": float(missing.mean()),
         "n_patterns": patterns,
+        "n_observed": n_observed * weight / sample.weight,
         "misfit": found,
         "n_reproduced": found_in_halves(model, frame, search, answer.state) if tried else -1,
     }
@@ -120,10 +127,10 @@ def misfit(
     total, known = points.weight, min(points.weight / answer.statistics.weight, 1.0)
     tested = []
     for j, weight in enumerate(state.weights):
-        if weight * total / copies < _FEWEST_ROWS:
-            continue
         owned, own, _, below = _owned(*seen, j, peaks[j], family.width)
         masses = own * points.weights[owned]
+        if masses.sum() / copies < _FEWEST_ROWS:
+            continue
         mean = masses @ _polynomials(below) / total
         _, own, squares, expected = _owned(*drawn, j, peaks[j], family.width)
         scores = [own]

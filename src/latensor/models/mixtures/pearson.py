@@ -59,8 +59,8 @@ class PearsonCertificate(Findings):
 
     Attributes
     ----------
-    method : str, "moments", or the start of the refinement that was kept, "moments + EM" or
-        "split at the mean + EM"
+    method : str, "moments", or the start of the refinement: "moments + EM", or another one where
+        the moments give none
     n_roots : int, admissible roots of Pearson's polynomial: mixtures that meet five moments
     sixth_error : float, how far the sixth moment is from that of the best root, in standard errors
     separation : float, distance of the means in units of the larger standard deviation
@@ -200,24 +200,18 @@ class PearsonModel(GaussianMixtureModel):
             )
 
     def search(self, frame: Frame, search_: Search[MixtureState]) -> Start[MixtureState]:
-        family, roots = frame["family"], search_.evidence["roots"]
-        starts = [("moments", family.inside(root.state)) for root in roots[:_MOST_ROOTS]]
-        starts.append(("split at the mean", _split(search_.sample, family)))
+        roots = search_.evidence["roots"][:_MOST_ROOTS]
+        starts = [frame["family"].inside(root.state) for root in roots]
+        if not starts:
+            return super().search(frame, search_)
         if not search_.to_convergence:
-            return Start(starts[0][1], starts[0][0])
-        tried = [
-            em(
-                search_.fold,
-                search_.family,
-                state,
-                max_iter=_TRIAL_STEPS,
-                tol=self.tol,
-                prepared=True,
-            )
-            for _, state in starts
-        ]
-        best = max(range(len(tried)), key=lambda i: tried[i].log_likelihood)
-        return Start(tried[best].state, starts[best][0])
+            return Start(starts[0])
+        fold, family = search_.fold, search_.family
+        tried = (
+            em(fold, family, state, max_iter=_TRIAL_STEPS, tol=self.tol, prepared=True)
+            for state in starts
+        )
+        return Start(max(tried, key=lambda each: each.log_likelihood).state)
 
     def review(
         self, frame: Frame, search_: Search[MixtureState], answer: Answer[MixtureState]
@@ -395,18 +389,3 @@ class _Columns:
 
     def __iter__(self) -> Iterator[Any]:
         return map(_column_of, self.batches)
-
-
-def _split(sample: Batch, family: GaussianFamily) -> MixtureState:
-    """The two halves on either side of the mean."""
-    values, weights = family.prepare(sample).rows[:, 0], sample.weights
-    parts = []
-    for side in (values < 0, values >= 0):
-        fraction = float(weights[side].sum())
-        mean = float(weights[side] @ values[side]) / fraction if fraction > 0 else 0.0
-        spread = (
-            float(weights[side] @ (values[side] - mean) ** 2) / fraction if fraction > 0 else 0.0
-        )
-        parts.append((max(fraction, 1e-6 * float(weights.sum())), mean, spread + family.floor))
-    fractions, means, variances = (np.array(column) for column in zip(*parts, strict=True))
-    return MixtureState(fractions / fractions.sum(), means[:, None], variances)

@@ -117,19 +117,10 @@ class ProductMixture(ReadOffParameters, DiagonalEstimator):
     random_state: RandomState = None
     n_jobs: int | None = parameter(None, *N_JOBS)
 
+    _model_class = ProductModel
     _fitted_names: ClassVar[frozenset[str]] = frozenset(
         {"weights_", "means_", "covariances_", "n_components_", "certificate_"}
     )
-
-    def _model(self) -> ProductModel:
-        return ProductModel(
-            self.n_components,
-            0.0,
-            self.n_features_in_,
-            self._row_limit,
-            self.method == "views",
-            self.algorithm,
-        )
 
     def _for_densities(self) -> MixtureState:
         return pooled(self._state())

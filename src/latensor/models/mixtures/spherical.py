@@ -12,7 +12,7 @@ from latensor.estimation.model import Frame
 from latensor.estimation.parameters import AT_LEAST_ZERO, Choice, RefinementParameters, parameter
 from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError
-from latensor.models.mixtures.feature_views import check_streamed, maps_between, rotation
+from latensor.models.mixtures.feature_views import maps_between, rotation
 from latensor.models.mixtures.gaussian_base import (
     GaussianMixtureModel,
     MomentMixture,
@@ -35,10 +35,6 @@ class SphericalModel(GaussianMixtureModel):
     """The settings of a spherical mixture, and what its moments say."""
 
     covariance_type: ClassVar[str] = SPHERICAL
-
-    def check_streaming(self) -> None:
-        if self.by_views:
-            check_streamed(self.n_features)
 
     def most_by_moments(self) -> str:
         d = self.n_features
@@ -65,9 +61,6 @@ class SphericalModel(GaussianMixtureModel):
             return np.linalg.qr(np.hstack(maps))[0]
         vectors = spectrum(known.covariance)[1]
         return np.ascontiguousarray(vectors[:, : min(count - 1, self.n_features)])
-
-    def stream_rank(self, count: int) -> int:
-        return self.n_features if self.by_views else super().stream_rank(count)
 
     def found(
         self, frame: Frame, moment: ThirdMoment, rng: np.random.Generator
@@ -131,17 +124,7 @@ class SphericalGaussianMixture(ReadOffParameters, RefinementParameters, MomentMi
     reg_covar: float = parameter(1e-6, AT_LEAST_ZERO)
 
     _covariance_type = SPHERICAL
-
-    def _model(self) -> SphericalModel:
-        return SphericalModel(
-            self.n_components,
-            self.reg_covar,
-            self.n_features_in_,
-            self._row_limit,
-            self.method == "views",
-            self.algorithm,
-            self.variance == "common",
-        )
+    _model_class = SphericalModel
 
     def _n_variances(self, count: int) -> int:
         return 1 if self.variance == "common" else count

@@ -290,45 +290,70 @@ class NetworkModel(Model[NetworkState]):
     ) -> tuple[NetworkState, dict[str, Any]]:
         """The best of the moments and of random weights inside the subspace that they show.
 
-        A random start is a network of twice the units that loses the least needed ones. Starts end
-        where the wide network is no better than the best: of relu networks, two starts in three
-        may agree on the wrong optimum.
+        Where the network needs directions outside of it, starts are compared again among all: what
+        is best inside, however many agree on it, may be wrong outside.
         """
         basis, rng = frame["basis"], run.rng("starts")
         units = sample.first(_TRIAL_UNITS)
         inner = replace(family, whitener=family.whitener @ basis)
-        fold, prepared = run.prepared(inner, units), inner.prepare(units)
-        ends: list[tuple[Descended, str]] = []
-        floor = np.inf
-
-        def tried(state: NetworkState, name: str) -> None:
-            state = self._with_output(state, prepared)
-            ends.append((descended(fold, inner, state, _TRIAL, _TRIAL_TOL), name))
-            ends.sort(key=lambda end: end[0].loss)
-
+        begun = []
         if answer.state is not None:
-            tried(replace(answer.state, hidden=answer.state.hidden @ basis), "moments")
-        for number in range(self.n_init):
-            wide = self._with_output(self._drawn(2, basis.shape[1], rng), prepared)
-            reached = descended(fold, inner, wide, _WIDE_TRIAL, _TRIAL_TOL)
-            floor = min(floor, reached.loss)
-            if ends and abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY:
-                break
-            tried(self._pruned(fold, inner, reached.state, prepared), f"random start {number + 1}")
-            if abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY:
-                break
-        best, name = ends[0]
-        agreed = sum(end.loss <= best.loss * (1 + _SAME) + _TINY for end, _ in ends)
-        evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
-        evidence["wide"] = floor / max(best.loss, _TINY)
-        state = replace(best.state, hidden=best.state.hidden @ basis.T)
+            begun = [(replace(answer.state, hidden=answer.state.hidden @ basis), "moments")]
+        state, evidence = self._best_start(run, inner, units, begun, rng)
+        state = replace(state, hidden=state.hidden @ basis.T)
         # Even where moments show just as many directions as there are units, one may be noise: two
         # of 20 networks of ten units had lost a unit that was outside.
         if basis.shape[1] < basis.shape[0]:
             wider = self._outside(run.prepared(family, units), family, state, units, rng)
             if wider is not None:
-                return wider, {**evidence, "start": f"{name}, widened"}
+                begun = [(wider, f"{evidence['start']}, widened")]
+                return self._best_start(run, family, units, begun, rng)
         return state, evidence
+
+    def _best_start(
+        self,
+        run: Run,
+        family: NetworkFamily,
+        units: Batch,
+        begun: list[tuple[NetworkState, str]],
+        rng: np.random.Generator,
+    ) -> tuple[NetworkState, dict[str, Any]]:
+        """The best of given and random starts, and how far they agree.
+
+        A random start is a network of twice the units that loses the least needed ones. Starts end
+        where no wider network is better than the best, but for what it fits of the noise: of relu
+        networks, two starts in three may agree on the wrong optimum.
+        """
+        fold, prepared = run.prepared(family, units), family.prepare(units)
+        width = family.whitener.shape[1]
+        noise = self.n_components * (width + 1 + self.n_outputs) / len(units)
+        ends: list[tuple[Descended, str]] = []
+        floor = np.inf
+
+        def tried(state: NetworkState, name: str) -> None:
+            state = self._with_output(state, prepared)
+            ends.append((descended(fold, family, state, _TRIAL, _TRIAL_TOL), name))
+            ends.sort(key=lambda end: end[0].loss)
+
+        def is_agreed() -> bool:
+            return bool(ends) and abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY
+
+        for state, name in begun:
+            tried(state, name)
+        for number in range(self.n_init):
+            wide = self._with_output(self._drawn(2, width, rng), prepared)
+            reached = descended(fold, family, wide, _WIDE_TRIAL, _TRIAL_TOL)
+            floor = min(floor, reached.loss / (1 - min(noise, 0.5)))
+            if is_agreed():
+                break
+            tried(self._pruned(fold, family, reached.state, prepared), f"random start {number + 1}")
+            if is_agreed():
+                break
+        best, name = ends[0]
+        agreed = sum(end.loss <= best.loss * (1 + _SAME) + _TINY for end, _ in ends)
+        evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
+        evidence["wide"] = floor / max(best.loss, _TINY)
+        return best.state, evidence
 
     def _outside(
         self,

@@ -23,6 +23,7 @@ from latensor.estimation.parameters import (
     parameter,
 )
 from latensor.exceptions import InvalidInputError
+from latensor.models.regression.fit import Settings
 from latensor.models.regression.starts import Rank
 from latensor.models.regression.tensor_input import ReadsTensors
 from latensor.models.regression.tucker_weights import TuckerWeights
@@ -63,6 +64,10 @@ class TensorEstimator(ReadsTensors, LatentEstimator):
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
         """The rank, or None and what cross-validation tries."""
         raise NotImplementedError(f"{type(self).__name__} must read its rank")
+
+    def _settings(self, penalty: str = "weights") -> Settings:
+        intercept = bool(self.fit_intercept)
+        return Settings(self.alpha, intercept, int(self.max_iter), float(self.tol), penalty)
 
     def _is_flat(self) -> bool:
         """Whether the weights have no mode of outputs."""

@@ -15,15 +15,13 @@ from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
 from latensor.models.regression.class_path import (
     ClassFit,
-    ClassSettings,
     fit_passes,
     fit_rows,
     select_class_rank,
 )
-from latensor.models.regression.fit import RankScore
+from latensor.models.regression.fit import RankScore, Settings
 from latensor.models.regression.model import TensorModel, WeightState
 from latensor.models.regression.starts import Rank
-from latensor.models.regression.weights import CPWeights
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CrossCovarianceSums
 from latensor.moments.sums import Folded, Joint
@@ -77,29 +75,8 @@ class ClassCertificate(Findings):
         return unconverged(self.converged)
 
 
-@storable
-@dataclass(frozen=True, eq=False)
-class ClassState(WeightState):
-    """Fitted weights, and how they came about.
-
-    Attributes
-    ----------
-    alpha : float, the ridge that was used
-    rank : int, or one per mode
-    scores : what cross-validation said of every rank that was tried
-    certificate : ClassCertificate
-    n_iter : int
-    """
-
-    alpha: float
-    rank: Any
-    scores: tuple[RankScore, ...]
-    certificate: ClassCertificate
-    n_iter: int
-
-
 @dataclass(frozen=True)
-class ClassModel(TensorModel[ClassState]):
+class ClassModel(TensorModel[WeightState]):
     """The settings of a classifier of tensors (d_1, .., d_N).
 
     The likelihood of labels is no function of a few sums: rows in memory are fitted as they are;
@@ -107,12 +84,12 @@ class ClassModel(TensorModel[ClassState]):
 
     Attributes
     ----------
-    settings : ClassSettings
+    settings : Settings
     rank : int, one per mode, or None to choose among `candidates`
     candidates : ranks, increasing
     """
 
-    settings: ClassSettings
+    settings: Settings
     rank: Rank | None
     candidates: tuple[Rank, ...]
 
@@ -134,7 +111,7 @@ class ClassModel(TensorModel[ClassState]):
         super().check_streaming()
         return super().survey(run, streaming)
 
-    def at_once(self, run: Run, frame: Frame) -> Answer[ClassState]:
+    def at_once(self, run: Run, frame: Frame) -> Answer[WeightState]:
         units = run.source.in_memory
         if units is not None:
             rank, scores = self._ranked(units)
@@ -170,23 +147,18 @@ class ClassModel(TensorModel[ClassState]):
 
     def _answer(
         self, fit: ClassFit, rank: Rank, scores: tuple[RankScore, ...], chances: Any
-    ) -> Answer[ClassState]:
+    ) -> Answer[WeightState]:
         fitted, n = fit.fitted, fit.regression.n_samples
-        weights = fitted.weights
-        factor = fit.regression.x_scale ** (-1 / len(weights.blocks))
-        weights = weights.with_blocks([block * factor for block in weights.blocks]).balanced()
-        is_cp = isinstance(weights, CPWeights)
         every = np.append(chances, 1 - chances) if len(chances) == 1 else chances
         seen = every[every > 0]
         certificate = ClassCertificate(
             n, fitted.loss / n, fit.error, float(-seen @ np.log(seen)), fitted.converged
         )
-        state = ClassState(
-            None if is_cp else weights.core,
-            weights.factors,
-            weights.output if is_cp else None,
+        state = WeightState(
+            fitted.weights.times(1 / fit.regression.x_scale),
             fit.intercept(),
             fit.alpha,
+            fitted.ridge.penalty,
             rank,
             scores,
             certificate,
@@ -194,7 +166,7 @@ class ClassModel(TensorModel[ClassState]):
         )
         return Answer(state, n_iter=fitted.n_iter)
 
-    def check_resuming(self, answer: Answer[ClassState]) -> None:
+    def check_resuming(self, answer: Answer[WeightState]) -> None:
         raise InvalidInputError(
             "a classifier that fit has learned keeps no samples, and the likelihood of labels is "
             "no function of a few sums: start a new one and give all batches to partial_fit, which "

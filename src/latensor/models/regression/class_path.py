@@ -21,7 +21,7 @@ from latensor.models.regression.class_objective import (
     RowFrame,
 )
 from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
-from latensor.models.regression.fit import N_FOLDS, RankScore, fold_of, select_rank
+from latensor.models.regression.fit import N_FOLDS, RankScore, Settings, fold_of, select_rank
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
 from latensor.models.regression.starts import Rank, starts_of
@@ -36,24 +36,6 @@ CLASS_ALPHAS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 1e-3)
 _START_SCALES = np.logspace(-2, 1, 7)
 # Relative decrease at which a point of the path is judged; the chosen one is followed to `tol`.
 _PATH_TOL = 1e-3
-
-
-@dataclass(frozen=True)
-class ClassSettings:
-    """How classes are fitted, whatever the rank.
-
-    Attributes
-    ----------
-    alpha : float or "auto"
-    intercept : bool
-    max_iter : int
-    tol : float
-    """
-
-    alpha: float | str
-    intercept: bool
-    max_iter: int
-    tol: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +68,7 @@ class ClassFit:
         return given - self.regression.x_mean @ self.dense
 
 
-def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: ClassSettings) -> ClassFit:
+def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: Settings) -> ClassFit:
     """Weights of one rank, of rows in memory.
 
     Parameters
@@ -95,7 +77,7 @@ def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: ClassSet
         column
     dims : d_1, .., d_N
     rank : int, or one per mode
-    settings : ClassSettings
+    settings : Settings
     """
     (rows, labels), weights = units.parts, units.weights
     start = regression_of_rows(rows, labels, weights, dims, intercept=settings.intercept)
@@ -109,7 +91,7 @@ def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: ClassSet
 
 
 def fit_passes(
-    run: Run, known: CrossCovariance, dims: tuple[int, ...], rank: Rank, settings: ClassSettings
+    run: Run, known: CrossCovariance, dims: tuple[int, ...], rank: Rank, settings: Settings
 ) -> ClassFit:
     """The same of any source, from the covariances of its rows and labels: a pass for every step.
 
@@ -126,7 +108,7 @@ def fit_passes(
 
 
 def _fit_path(
-    objective: ClassObjective, start: Regression, rank: Rank, chance: Array, settings: ClassSettings
+    objective: ClassObjective, start: Regression, rank: Rank, chance: Array, settings: Settings
 ) -> ClassFit:
     starts, _ = starts_of(start, rank)
     if settings.intercept:
@@ -163,14 +145,13 @@ def _scaled(
     objective: ClassObjective, regression: Regression, start: LowRank, b: Array, strength: float
 ) -> LowRank:
     """The start at the length that is likeliest: one that is too long begins where all is flat."""
-    ridge, n_blocks = Ridge(strength), len(start.blocks)
+    ridge = Ridge(strength)
     unit = start.linearize(regression.design).fitted
     size = float(np.sqrt((unit**2).sum() / regression.n_samples)) or 1.0
     scales = _START_SCALES / size
     best, value = start, np.inf
     for scale, loss in zip(scales, objective.along(start, b, scales), strict=True):
-        blocks = [block * scale ** (1 / n_blocks) for block in start.blocks]
-        trial = start.with_blocks(blocks).balanced()
+        trial = start.times(scale).balanced()
         lost = loss + ridge.value(trial)
         if lost < value:
             best, value = trial, lost
@@ -178,7 +159,7 @@ def _scaled(
 
 
 def select_class_rank(
-    units: Batch, dims: tuple[int, ...], candidates: Sequence[Rank], settings: ClassSettings
+    units: Batch, dims: tuple[int, ...], candidates: Sequence[Rank], settings: Settings
 ) -> tuple[Rank, tuple[RankScore, ...]]:
     """The smallest rank whose left-out log loss is within half a standard error of the best."""
     place = fold_of(len(units))

@@ -12,7 +12,6 @@ from latensor.arrays import Array
 from latensor.estimation.label_input import LabelledEstimator
 from latensor.models.regression.base import CPRank, TensorEstimator, TuckerRanks, dense_weights
 from latensor.models.regression.class_model import ClassModel
-from latensor.models.regression.class_path import ClassSettings
 from latensor.models.regression.tensor_input import (
     host_rows,
     read_tensor_rows,
@@ -26,11 +25,8 @@ class TensorClassifier(LabelledEstimator, TensorEstimator):
     _input_names: ClassVar[tuple[str, ...]] = ("_dims", "_n_targets", "classes_")
 
     def _model(self) -> ClassModel:
-        settings = ClassSettings(
-            self.alpha, bool(self.fit_intercept), int(self.max_iter), float(self.tol)
-        )
         rank, candidates = self._ranks(self._n_outputs())
-        return ClassModel(self._dims, self._n_outputs(), settings, rank, candidates)
+        return ClassModel(self._dims, self._n_outputs(), self._settings(), rank, candidates)
 
     def _is_flat(self) -> bool:
         return self._n_outputs() == 1

@@ -43,17 +43,17 @@ class Settings:
     Attributes
     ----------
     alpha : float or "auto"
-    penalty : "weights", "factors" or "auto"
     intercept : bool
     max_iter : int
     tol : float
+    penalty : "weights", "factors" or "auto"
     """
 
     alpha: float | str
-    penalty: str
     intercept: bool
     max_iter: int
     tol: float
+    penalty: str = "weights"
 
     def path(self, regression: Regression, rank: Rank) -> PathFit:
         """Weights of one rank."""

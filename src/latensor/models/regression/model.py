@@ -105,50 +105,29 @@ class RegressionCertificate(Findings):
         return unconverged(self.converged)
 
 
-@dataclass(frozen=True, eq=False)
-class WeightState:
-    """Fitted weights in the units of the data.
-
-    Attributes
-    ----------
-    core : (R_1, .., R_N, q) of Tucker weights; None for CP
-    factors : N matrices (d_k, R_k)
-    output : (q, R) of CP weights; None for Tucker
-    intercept : (q,)
-    """
-
-    core: Any
-    factors: tuple[Any, ...]
-    output: Any
-    intercept: Any
-
-    @property
-    def weights(self) -> CPWeights | TuckerWeights:
-        """The weights as they were fitted."""
-        if self.core is None:
-            return CPWeights(self.factors, self.output)
-        return TuckerWeights(self.core, self.factors)
-
-
 @storable
 @dataclass(frozen=True, eq=False)
-class RegressionState(WeightState):
-    """Fitted weights, and how they came about.
+class WeightState:
+    """Fitted weights in the units of the data, and how they came about.
 
     Attributes
     ----------
+    weights : CPWeights or TuckerWeights
+    intercept : (q,)
     alpha, penalty : the ridge that was used
     rank : int, or one per mode
     scores : what cross-validation said of every rank that was tried
-    certificate : RegressionCertificate
+    certificate : RegressionCertificate or ClassCertificate
     n_iter : int
     """
 
+    weights: CPWeights | TuckerWeights
+    intercept: Any
     alpha: float
     penalty: str
     rank: Any
     scores: tuple[RankScore, ...]
-    certificate: RegressionCertificate
+    certificate: Findings
     n_iter: int
 
 
@@ -187,7 +166,7 @@ class TensorModel(Model[State]):
 
 
 @dataclass(frozen=True)
-class RegressionModel(TensorModel[RegressionState]):
+class RegressionModel(TensorModel[WeightState]):
     """The settings of a regression on tensors (d_1, .., d_N).
 
     Attributes
@@ -201,7 +180,7 @@ class RegressionModel(TensorModel[RegressionState]):
     rank: Rank | None
     candidates: tuple[Rank, ...]
 
-    def at_once(self, run: Run, frame: Frame) -> Answer[RegressionState] | None:
+    def at_once(self, run: Run, frame: Frame) -> Answer[WeightState] | None:
         """Where there are few rows for their size, their covariances would be larger than they."""
         units = run.source.in_memory
         if run.source.original is None or units is None:
@@ -239,7 +218,7 @@ class RegressionModel(TensorModel[RegressionState]):
             return {"folds": Grouped.of(empty, N_FOLDS, FOLD_SEED)}
         return {"covariances": empty}
 
-    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[RegressionState]:
+    def read_off(self, frame: Frame, moments: Joint, rng: Any) -> Answer[WeightState]:
         if self.rank is not None:
             known = moments["covariances"].finalize()
             return self._answer(self._of_moments(known), self.rank, ())
@@ -261,7 +240,7 @@ class RegressionModel(TensorModel[RegressionState]):
 
     def _answer(
         self, regression: Regression, rank: Rank, scores: tuple[RankScore, ...]
-    ) -> Answer[RegressionState]:
+    ) -> Answer[WeightState]:
         path = self.settings.path(regression, rank)
         fitted, n = path.fitted, regression.n_samples
         factor = regression.y_scale / regression.x_scale
@@ -274,28 +253,12 @@ class RegressionModel(TensorModel[RegressionState]):
         count = n * self.n_outputs
         null = total * count / max(count - extra, 1.0) ** 2
         held = 0.0 if constant else 1 - path.error / null
+        free, converged = path.n_free + extra, fitted.converged
         certificate = RegressionCertificate(
-            n,
-            path.n_free + extra,
-            r2,
-            float(held),
-            fitted.converged,
-            self.n_outputs,
-            path.left_over,
+            n, free, r2, float(held), converged, self.n_outputs, path.left_over
         )
-        weights = fitted.weights
-        core = output = None
-        if isinstance(weights, CPWeights):
-            fraction = factor ** (1 / len(weights.factors))
-            factors = tuple(f * fraction for f in weights.factors)
-            output = weights.output
-        else:
-            plain = weights.balanced()
-            core, factors = plain.core * factor, plain.factors
-        state = RegressionState(
-            core,
-            factors,
-            output,
+        state = WeightState(
+            fitted.weights.times(factor),
             regression.y_mean - regression.x_mean @ dense,
             path.alpha,
             fitted.ridge.penalty,
@@ -306,7 +269,7 @@ class RegressionModel(TensorModel[RegressionState]):
         )
         return Answer(state, n_iter=fitted.n_iter)
 
-    def check_resuming(self, answer: Answer[RegressionState]) -> None:
+    def check_resuming(self, answer: Answer[WeightState]) -> None:
         raise InvalidInputError(
             "this regression was fitted by fit to fewer samples than it keeps covariances for "
             f"({_MANY_ROWS} times the {self._size} entries of one): start a new one and give all "

@@ -1,4 +1,4 @@
-"""Multilinear partial least squares as one model: from rows in memory, or from covariances."""
+"""Multilinear partial least squares as one model: of rows in memory, or those of covariances."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from latensor.decomposition.decompose import decompose
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
+from latensor.models.regression.design import DenseDesign, regression_of_moments
 from latensor.models.regression.model import TensorModel
-from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CrossCovarianceSums
-from latensor.moments.second import CrossCovariance
 from latensor.moments.sums import Folded, Joint
 from latensor.value_files import storable
 
@@ -50,35 +49,20 @@ class PLSState:
 
 
 class Deflated:
-    """Centred X and Y, less what components have taken."""
+    """Centred X (m, D) and Y (m, q) in units of their own, less what components have taken."""
 
-    x_scale: float
-    y_scale: float
-
-    def cross(self) -> Array:
-        """X'Y (D, q), or a multiple."""
-        raise NotImplementedError
-
-    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
-        """Takes a component out of both; the coefficients of all scores so far for Y q."""
-        raise NotImplementedError
-
-
-class DeflatedRows(Deflated):
-    """Rows in memory, whose scores are kept; multiplied by the roots of their weights."""
-
-    def __init__(self, units: Batch, x_mean: Array, y_mean: Array) -> None:
-        rows, targets = (np.asarray(part, dtype=np.float64) for part in units.parts)
-        self._roots = np.sqrt(units.weights)[:, None]
-        self._x, self.x_scale = _scaled((rows - x_mean) * self._roots)
-        self._y, self.y_scale = _scaled((targets - y_mean) * self._roots)
+    def __init__(self, x: Array, y: Array, x_scale: float, y_scale: float) -> None:
+        self._x, self.x_scale = x, x_scale
+        self._y, self.y_scale = y, y_scale
         self._scores: list[Array] = []
         self._y_scores: list[Array] = []
 
     def cross(self) -> Array:
+        """X'Y (D, q)."""
         return self._x.T @ self._y
 
-    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
+    def deflate(self, load: Array, output: Array) -> Array:
+        """Takes a component out of both; the coefficients of all scores so far for Y q."""
         self._scores.append(self._x @ load)
         self._y_scores.append(self._y @ output)
         scores = np.stack(self._scores, axis=1)
@@ -87,48 +71,11 @@ class DeflatedRows(Deflated):
         self._y = self._y - np.outer(scores @ solved, output)
         return np.asarray(solved)
 
-    def scores(self) -> tuple[Array, Array]:
-        """(n, R) each, of X and of Y."""
+    def scores(self, roots: Array) -> tuple[Array, Array]:
+        """(m, R) each, of X and of Y, whose rows had been multiplied by roots (m, 1)."""
         with np.errstate(over="ignore", invalid="ignore"):
-            found = [
-                np.stack(each, axis=1) / self._roots * scale
-                for each, scale in ((self._scores, self.x_scale), (self._y_scores, self.y_scale))
-            ]
-        return found[0], found[1]
-
-
-class DeflatedCovariances(Deflated):
-    """The same from covariances alone: scores are X R, and Y less X B.
-
-    With G = X'X and C = X'Y, what is left of X is X (I - w_1 w_1') (I - w_2 w_2') .. for the
-    weights w of the components so far, and what is left of X'Y the transpose of that product times
-    C - G B.
-    """
-
-    def __init__(self, known: CrossCovariance) -> None:
-        self.x_scale = _power_of_two(float(np.sqrt(np.diagonal(known.x_covariance).max())))
-        self.y_scale = _power_of_two(float(np.sqrt(np.diagonal(known.y_covariance).max())))
-        self._gram = known.x_covariance / self.x_scale / self.x_scale
-        self._left = known.cross_covariance / self.x_scale / self.y_scale
-        self._loads: list[Array] = []
-        self._rotations: list[Array] = []
-
-    def cross(self) -> Array:
-        found = self._left
-        for load in self._loads:
-            found = found - np.outer(load, load @ found)
-        return found
-
-    def deflate(self, load: Array, rotation: Array, output: Array) -> Array:
-        self._loads.append(load)
-        self._rotations.append(rotation)
-        rotations = np.stack(self._rotations, axis=1)
-        spread = self._gram @ rotations
-        solved = np.linalg.lstsq(
-            rotations.T @ spread, rotations.T @ (self._left @ output), rcond=None
-        )[0]
-        self._left = self._left - np.outer(spread @ solved, output)
-        return np.asarray(solved)
+            x = np.stack(self._scores, axis=1) / roots * self.x_scale
+            return x, np.stack(self._y_scores, axis=1) / roots * self.y_scale
 
 
 def _components(
@@ -152,7 +99,7 @@ def _components(
         loads.append(load)
         rotations.append(rotation)
         outputs.append(modes[-1])
-        inner[: r + 1, r] = data.deflate(load, rotation, modes[-1])
+        inner[: r + 1, r] = data.deflate(load, modes[-1])
     stacked = [np.stack(pattern, axis=1) for pattern in patterns]
     return stacked, np.stack(outputs, axis=1), np.stack(rotations, axis=1), inner
 
@@ -173,9 +120,14 @@ class PLSModel(TensorModel[PLSState]):
             part.mean(axis=0) if (weights == 1).all() else weights @ part / weights.sum()
             for part in parts
         )
-        data = DeflatedRows(units, x_mean, y_mean)
+        roots = np.sqrt(weights)[:, None]
+        (x, x_scale), (y, y_scale) = (
+            _scaled((np.asarray(part, dtype=np.float64) - mean) * roots)
+            for part, mean in zip(units.parts, (x_mean, y_mean), strict=True)
+        )
+        data = Deflated(x, y, x_scale, y_scale)
         state = self._state(data, x_mean, y_mean, len(units))
-        scores, y_scores = data.scores()
+        scores, y_scores = data.scores(roots)
         return Answer(replace(state, scores=scores, y_scores=y_scores))
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
@@ -185,7 +137,10 @@ class PLSModel(TensorModel[PLSState]):
         known = moments["covariances"].finalize()
         if known.count < 2:
             raise InvalidInputError(f"X has {known.count} sample(s): CPPLS needs a minimum of 2")
-        data = DeflatedCovariances(known)
+        rows = regression_of_moments(known, self.dims, intercept=True)
+        assert isinstance(rows.design, DenseDesign)
+        x = rows.design.rows.reshape(-1, self._size)
+        data = Deflated(x, rows.targets, rows.x_scale, rows.y_scale)
         return Answer(self._state(data, known.x_mean, known.y_mean, known.count))
 
     def _state(self, data: Deflated, x_mean: Array, y_mean: Array, n_samples: int) -> PLSState:
@@ -212,13 +167,9 @@ class PLSModel(TensorModel[PLSState]):
         )
 
 
-def _power_of_two(largest: float) -> float:
-    return float(np.ldexp(1.0, int(np.frexp(largest)[1])))
-
-
 def _scaled(centred: Array) -> tuple[Array, float]:
     """Numbers near one, whose squares neither over- nor underflow, and the power of two to them."""
-    scale = _power_of_two(float(np.abs(centred).max()))
+    scale = float(np.ldexp(1.0, int(np.frexp(np.abs(centred).max())[1])))
     return centred / scale, scale
 
 

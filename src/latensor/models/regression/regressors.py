@@ -15,7 +15,6 @@ from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameters import Choice, parameter
 from latensor.estimation.samples import in_library_of
 from latensor.models.regression.base import CPRank, TensorEstimator, TuckerRanks, dense_weights
-from latensor.models.regression.fit import Settings
 from latensor.models.regression.model import RegressionModel
 from latensor.models.regression.tensor_input import read_tensor_rows
 
@@ -31,14 +30,8 @@ class TensorRegressor(RegressorMixin, TensorEstimator):  # type: ignore[misc]
     _fitted_names = TensorEstimator._fitted_names | {"penalty_"}
 
     def _model(self) -> RegressionModel:
-        settings = Settings(
-            self.alpha,
-            self.penalty,
-            bool(self.fit_intercept),
-            int(self.max_iter),
-            float(self.tol),
-        )
         rank, candidates = self._ranks(self._n_targets)
+        settings = self._settings(self.penalty)
         return RegressionModel(self._dims, self._n_targets, settings, rank, candidates)
 
     def _attributes(self, answer: Answer[Any], frame: Frame) -> dict[str, Any]:

@@ -182,6 +182,10 @@ class TuckerWeights(LowRank):
         core = solve_ridge(gram, scores.T @ targets).reshape(self.core.shape)
         return replace(weights, core=core)
 
+    def times(self, factor: float) -> TuckerWeights:
+        weights = self.balanced()
+        return replace(weights, core=weights.core * factor)
+
     def _with_orthonormal(self, mode: int, factor: Array) -> TuckerWeights:
         """Another factor, made orthonormal; the core takes what it was."""
         q, r = thin_qr(factor)

@@ -98,6 +98,10 @@ class LowRank:
         """All blocks once, each by ridge regression on the others."""
         raise NotImplementedError
 
+    def times(self, factor: float) -> Self:
+        """Weights so many times as large."""
+        raise NotImplementedError
+
     def balanced(self) -> Self:
         """The same weights, the norms shared evenly."""
         raise NotImplementedError
@@ -316,6 +320,10 @@ class CPWeights(LowRank):
         factors = list(self.factors)
         factors[mode] = factor
         return replace(self, factors=tuple(factors))
+
+    def times(self, factor: float) -> CPWeights:
+        fraction = factor ** (1 / len(self.factors))
+        return replace(self, factors=tuple(f * fraction for f in self.factors))
 
     def balanced(self) -> CPWeights:
         lengths = np.array([np.linalg.norm(block, axis=0) for block in self.blocks])

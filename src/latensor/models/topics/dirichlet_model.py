@@ -80,6 +80,7 @@ class DirichletModel(TopicsModel):
     refines_streams: ClassVar[bool] = True
     # Of 25 the spread is known to 14 %, which Student's t makes up for.
     n_refits: ClassVar[int] = 25
+    is_biased: ClassVar[bool] = True
 
     @property
     def weighs_moments(self) -> bool:
@@ -108,6 +109,9 @@ class DirichletModel(TopicsModel):
 
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "alpha": state.weights}
+
+    def of_parts(self, state: TopicState) -> DirichletModel:
+        return self.with_count(len(state.topics))
 
     def drawn_like(
         self, frame: Frame, state: TopicState, like: Batch, rng: np.random.Generator

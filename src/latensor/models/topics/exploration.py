@@ -44,7 +44,7 @@ class TopicExploration:
         TopicFractions, groups in the order of their names
         """
         check_is_fitted(self)
-        return self._fractions_of(X, grouped(_column(groups, "groups")))
+        return self._fractions_of(X, grouped(_named(_column(groups, "groups"), groups)))
 
     def topics_over_time(self, X: object, times: object, n_bins: int | str = 10) -> TopicFractions:
         """How much of each topic the documents of every interval of time hold.
@@ -81,6 +81,8 @@ class TopicExploration:
         n_topics : int, at most so many
         """
         check_is_fitted(self)
+        if not isinstance(query, str):
+            raise InvalidInputError(f"query={query!r} must be a word of the vocabulary or a text")
         words = [str(word) for word in self._vocabulary()]
         weights = np.asarray(getattr(self, f"{self._weight_name}_"), dtype=np.float64)
         if query in words:
@@ -123,7 +125,12 @@ class TopicExploration:
         check_is_fitted(self)
         weights = np.asarray(getattr(self, f"{self._weight_name}_"))
         k = len(weights)
-        chosen = [[int(j) for j in group] for group in groups]
+        try:
+            chosen = [[int(j) for j in group] for group in groups]
+        except (TypeError, ValueError):
+            raise InvalidInputError(
+                f"groups={groups!r} must be lists of topics that become one, as [[0, 3], [1, 4]]"
+            ) from None
         flat = [j for group in chosen for j in group]
         if any(not 0 <= j < k for j in flat) or len(set(flat)) != len(flat):
             raise InvalidInputError(
@@ -157,4 +164,19 @@ def _column(values: object, name: str) -> Any:
     column = np.asarray(values)
     if column.ndim != 1 or not len(column):
         raise InvalidInputError(f"{name} has shape {column.shape}: give one value per document")
+    return column
+
+
+def _named(column: Any, groups: Any) -> Any:
+    """A column of groups; refused where some have no name, or not all are of one kind."""
+    if column.dtype.kind not in "OUSf":
+        return column
+    values = np.asarray(groups, dtype=object)
+    missing = [i for i, value in enumerate(values) if value is None or value != value]
+    if missing:
+        raise InvalidInputError(
+            f"groups[{missing[0]}] is {values[missing[0]]}: leave out the documents of no group"
+        )
+    if len({isinstance(value, str) for value in values}) == 2:
+        raise InvalidInputError("groups holds texts and numbers: give names of one kind")
     return column

@@ -22,7 +22,7 @@ from latensor.models.topics.exploration import TopicExploration
 from latensor.models.topics.refinement import Completion
 from latensor.sources import DocumentSource, MatrixSource
 from latensor.sources.passes import over
-from latensor.sources.texts import is_folder, is_texts
+from latensor.sources.texts import is_folder, is_texts, refuse_unreadable_texts
 
 
 class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, TransformerMixin):  # type: ignore[misc]
@@ -102,7 +102,7 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
             else the numbers of the columns
         """
         check_is_fitted(self)
-        n_words = min(int(n_words), self.n_features_in_)
+        n_words = min(check_positive_int(n_words, "n_words"), self.n_features_in_)
         words = self._vocabulary(vocabulary)
         order = np.argsort(-self.components_, axis=1, kind="stable")[:, :n_words]
         return [[words[j] for j in row] for row in order]
@@ -143,7 +143,8 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
         n_words : int, top words of a topic
         """
         check_is_fitted(self)
-        order = np.argsort(-self.components_, axis=1, kind="stable")[:, : int(n_words)]
+        order = np.argsort(-self.components_, axis=1, kind="stable")
+        order = order[:, : check_positive_int(n_words, "n_words")]
         return coherence(order, self._read_batches(X), measure)
 
     def _read_batches(self, documents: object) -> Any:
@@ -157,6 +158,7 @@ class TopicInference(TopicExploration, ClassNamePrefixFeaturesOutMixin, Transfor
                     f"{self.n_features_in_}: read them with the vocabulary of the model"
                 )
             return documents
+        refuse_unreadable_texts(documents)
         counts, _ = read_counts(self, documents, reset=False)
         return MatrixSource(counts, BATCH_ROWS)
 

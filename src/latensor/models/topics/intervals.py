@@ -109,7 +109,8 @@ def binned(times: Any, n_bins: int | str) -> Intervals:
     if not np.isfinite(column.astype(np.float64)).all():
         raise InvalidInputError("times holds NaN or infinity: leave those documents out")
     low, high = column.min(), column.max()
-    scale = Calendar.between(low, high) if dated and calendar else EqualBins(low, high, count)
+    equal = EqualBins(low, high, count if high > low else 1)
+    scale = Calendar.between(low, high) if dated and calendar else equal
     return Intervals(scale.labels, scale.places(column))
 
 

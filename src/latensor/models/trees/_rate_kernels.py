@@ -73,70 +73,58 @@ def log_likelihood(before: Any, decays: Any, weights: Any, t: float) -> float:
     """sum_s w_s log sum_c before[c, s] exp(-decays[c] t)."""
     size, n_sites = before.shape
     decayed = np.exp(-decays * t)
-    total = 0.0
-    for s in range(n_sites):
-        value = 0.0
-        for c in range(size):
-            value += decayed[c] * before[c, s]
-        total += weights[s] * np.log(max(value, _TINY))
-    return total
-
-
-@compiled()
-def gain_over_zero(before: Any, decays: Any, weights: Any, t: float) -> float:
-    """What a length t adds to the log-likelihood of length zero, `before` as in `best_length`."""
-    size, n_sites = before.shape
-    decayed = np.exp(-decays * t)
-    work = np.empty((2, _BLOCK))
+    work = np.empty(_BLOCK)
     total = 0.0
     for start in range(0, n_sites, _BLOCK):
         m = min(_BLOCK, n_sites - start)
-        for c in range(size):
+        work[:m] = decayed[0] * before[0, start : start + m]
+        for c in range(1, size):
             for s in range(m):
-                z = before[c, start + s]
-                work[0, s] = decayed[c] * z + (work[0, s] if c else 0.0)
-                work[1, s] = z + (work[1, s] if c else 0.0)
+                work[s] += decayed[c] * before[c, start + s]
         for s in range(m):
-            ratio = max(work[0, s], _TINY) / max(work[1, s], _TINY)
-            total += weights[start + s] * np.log(ratio)
+            total += weights[start + s] * np.log(max(work[s], _TINY))
     return total
 
 
 @compiled()
-def to_spectrum(partial: Any, forward: Any, out: Any) -> None:
-    """V' p^1/2 a of partial likelihoods (g k, S), class by class."""
-    k, n_sites = forward.shape[0], partial.shape[1]
-    for start in range(0, n_sites, _BLOCK):
-        stop = min(start + _BLOCK, n_sites)
-        for g in range(partial.shape[0] // k):
-            for c in range(k):
-                row = g * k + c
-                f = forward[c, 0]
-                for s in range(start, stop):
-                    out[row, s] = f * partial[g * k, s]
-                for i in range(1, k):
-                    f = forward[c, i]
-                    for s in range(start, stop):
-                        out[row, s] += f * partial[g * k + i, s]
+def decayed_tables(backward: Any, decays: Any, t: float) -> Any:
+    """(g, k, k), backward exp(-decays t) of every class: P(t) a of the spectrum of a."""
+    k = backward.shape[0]
+    found = np.empty((decays.shape[0] // k, k, k))
+    for g in range(found.shape[0]):
+        for c in range(k):
+            found[g, :, c] = backward[:, c] * np.exp(-decays[g * k + c] * t)
+    return found
 
 
 @compiled()
-def along_edge(spectrum: Any, backward: Any, decays: Any, t: float, out: Any) -> None:
-    """P(t) a of what `to_spectrum` gave."""
-    k, n_sites = backward.shape[0], spectrum.shape[1]
-    decayed = np.exp(-decays * t)
+def multiplied(tables: Any, partial: Any, out: Any) -> None:
+    """Tables (g, k, k), or one (1, k, k) for all classes, times partial (g k, S)."""
+    k, n_sites = tables.shape[1], partial.shape[1]
     for start in range(0, n_sites, _BLOCK):
         stop = min(start + _BLOCK, n_sites)
-        for g in range(spectrum.shape[0] // k):
-            for i in range(k):
-                row = g * k + i
-                f = backward[i, 0] * decayed[g * k]
+        for row in range(partial.shape[0]):
+            first = row - row % k
+            table = tables[min(row // k, tables.shape[0] - 1)]
+            f = table[row % k, 0]
+            for s in range(start, stop):
+                out[row, s] = f * partial[first, s]
+            for c in range(1, k):
+                f = table[row % k, c]
                 for s in range(start, stop):
-                    out[row, s] = f * spectrum[g * k, s]
-                for c in range(1, k):
-                    f = backward[i, c] * decayed[g * k + c]
-                    for s in range(start, stop):
-                        out[row, s] += f * spectrum[g * k + c, s]
+                    out[row, s] += f * partial[first + c, s]
+
+
+@compiled()
+def looked_up(tables: Any, symbols: Any, out: Any) -> None:
+    """What `multiplied` makes of the symbols (S,) of a leaf, k for those that are missing."""
+    k = tables.shape[1]
+    values = np.empty(k + 1)
+    for row in range(out.shape[0]):
+        values[:k] = tables[min(row // k, tables.shape[0] - 1), row % k]
+        values[k] = values[:k].sum()
+        for s in range(symbols.shape[0]):
+            out[row, s] = values[symbols[s]]
 
 
 @compiled()
@@ -165,40 +153,6 @@ def normalize(partial: Any, largest: Any) -> None:
 
 
 @compiled()
-def leaf_spectrum(symbols: Any, forward: Any, out: Any) -> None:
-    """What `to_spectrum` gives of symbols (S,) at a leaf, k for those that are missing."""
-    k = forward.shape[0]
-    known = np.zeros((k, k + 1))
-    for c in range(k):
-        for x in range(k):
-            known[c, x] = forward[c, x]
-            known[c, k] += forward[c, x]
-    for row in range(out.shape[0]):
-        for s in range(symbols.shape[0]):
-            out[row, s] = known[row % k, symbols[s]]
-
-
-@compiled()
-def leaf_message(
-    symbols: Any, forward: Any, backward: Any, decays: Any, t: float, out: Any
-) -> None:
-    """P(t) a of symbols (S,) at a leaf, k for those that are missing."""
-    k = forward.shape[0]
-    table = np.empty((k, k + 1))
-    for row in range(out.shape[0]):
-        if row % k == 0:
-            for i in range(k):
-                table[i, k] = 1.0
-                for x in range(k):
-                    table[i, x] = 0.0
-                    for c in range(k):
-                        decayed = np.exp(-decays[row + c] * t)
-                        table[i, x] += backward[i, c] * decayed * forward[c, x]
-        for s in range(symbols.shape[0]):
-            out[row, s] = table[row % k, symbols[s]]
-
-
-@compiled()
 def message(
     v: int,
     codes: Any,
@@ -211,10 +165,13 @@ def message(
 ) -> None:
     """Likelihoods of the subtree at v, at its parent."""
     n = codes.shape[0]
+    tables = decayed_tables(backward, decays, lengths[v])
     if v < n:
-        leaf_message(codes[v], forward, backward, decays, lengths[v], out)
+        for g in range(tables.shape[0]):
+            tables[g] = np.dot(tables[g], forward[0])
+        looked_up(tables, codes[v], out)
     else:
-        along_edge(inside[v - n], backward, decays, lengths[v], out)
+        multiplied(tables, inside[v - n], out)
 
 
 @compiled()
@@ -243,7 +200,7 @@ def sweep(
     others : (N, 3), neighbours of a hidden node, its parent last; three children at the root
     codes : (n, S) symbols of the leaves, k where missing
     lengths : (N,), written
-    forward, backward : (k, k), V' diag(p)^1/2 and diag(p)^-1/2 V
+    forward, backward : (1, k, k) and (k, k), V' diag(p)^1/2 and diag(p)^-1/2 V
     decays : (g k,) rates of the eigenvectors, class by class
     inside, outside : (h, g k, S) spectra of hidden nodes, written: of the subtree at a node, and,
         at its parent, of all else
@@ -272,22 +229,23 @@ def sweep(
                     continue
                 into = other if filled else one
                 if w == parent[u]:
-                    along_edge(outside[u - n], backward, decays, lengths[u], into)
+                    multiplied(decayed_tables(backward, decays, lengths[u]), outside[u - n], into)
                 else:
                     message(w, codes, lengths, forward, backward, decays, inside, into)
                 filled = True
             product(one, other, one)
             normalize(one, largest)
             if v < n:
-                to_spectrum(one, forward, spectrum)
-                leaf_spectrum(codes[v], forward, other)
+                multiplied(forward, one, spectrum)
+                looked_up(forward, codes[v], other)
                 product(spectrum, other, one)
             else:
-                to_spectrum(one, forward, outside[v - n])
+                multiplied(forward, one, outside[v - n])
                 product(inside[v - n], outside[v - n], one)
             lengths[v] = best_length(one, decays, weights, lengths[v])
             if v >= n:
-                gains[v - n] = gain_over_zero(one, decays, weights, lengths[v])
+                at_zero = log_likelihood(one, decays, weights, 0.0)
+                gains[v - n] = log_likelihood(one, decays, weights, lengths[v]) - at_zero
         else:
             v = ~visit
             if v >= n:
@@ -295,15 +253,15 @@ def sweep(
                 message(others[v, 1], codes, lengths, forward, backward, decays, inside, other)
                 product(one, other, one)
                 normalize(one, scales[v - n])
-                to_spectrum(one, forward, inside[v - n])
+                multiplied(forward, one, inside[v - n])
             root = parent[v]
     message(others[root, 0], codes, lengths, forward, backward, decays, inside, one)
     for place in range(1, 3):
         message(others[root, place], codes, lengths, forward, backward, decays, inside, other)
         product(one, other, one)
     normalize(one, scales[root - n])
-    to_spectrum(one, forward, spectrum)
-    k = forward.shape[0]
+    multiplied(forward, one, spectrum)
+    k = backward.shape[0]
     n_classes = size // k
     total = 0.0
     for s in range(n_sites):
@@ -349,8 +307,8 @@ def quartet(
     for turn in range(rounds + 1):
         product(near[0], near[1], left)
         product(near[2], near[3], right)
-        to_spectrum(left, forward, spectra[0])
-        to_spectrum(right, forward, spectra[1])
+        multiplied(forward, left, spectra[0])
+        multiplied(forward, right, spectra[1])
         product(spectra[0], spectra[1], before)
         lengths[4] = best_length(before, decays, weights, lengths[4])
         if turn == rounds:
@@ -358,14 +316,14 @@ def quartet(
         for side in range(2):
             if side == 1:
                 product(near[0], near[1], left)
-                to_spectrum(left, forward, spectra[0])
+                multiplied(forward, left, spectra[0])
             # What comes from the other side of the inner edge.
-            along_edge(spectra[1 - side], backward, decays, lengths[4], right)
+            multiplied(decayed_tables(backward, decays, lengths[4]), spectra[1 - side], right)
             for i in range(2 * side, 2 * side + 2):
                 product(right, near[4 * side + 1 - i], left)
-                to_spectrum(left, forward, before)
+                multiplied(forward, left, before)
                 product(before, ends[i], before)
                 lengths[i] = best_length(before, decays, weights, lengths[i])
-                along_edge(ends[i], backward, decays, lengths[i], near[i])
+                multiplied(decayed_tables(backward, decays, lengths[i]), ends[i], near[i])
     found: float = log_likelihood(before, decays, weights, lengths[4])
     return found

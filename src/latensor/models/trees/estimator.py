@@ -326,28 +326,11 @@ class LatentTree(
         names = getattr(self, "feature_names_in_", None)
         shown = range(self.n_features_in_) if names is None else names
         columns = tuple(str(name) for name in shown)
+        tree = (self.topology, self.interchange, self.support, self.collapse, columns)
         if self.family_ == GAUSSIAN:
-            return GaussianTreeModel(
-                self.topology,
-                self.interchange,
-                self.support,
-                self.collapse,
-                columns,
-                self.refine,
-                self.max_iter,
-                float(self.tol),
-            )
-        return CategoricalTreeModel(
-            self.n_states or self.n_symbols_,
-            self.n_symbols_,
-            self.topology,
-            self.interchange,
-            self.shrinkage,
-            self.support,
-            self.collapse,
-            columns,
-            self._row_limit,
-        )
+            return GaussianTreeModel(*tree, self.refine, self.max_iter, float(self.tol))
+        k = self.n_states or self.n_symbols_
+        return CategoricalTreeModel(*tree, k, self.n_symbols_, self.shrinkage, self._row_limit)
 
     @property
     def _intervals_of(self) -> Any:  # type: ignore[override]

@@ -16,7 +16,7 @@ from latensor.sources.tree import Tree
 from latensor.value_files import storable
 
 # The largest correlation along an edge: beyond, two leaves are one.
-_MOST = 1 - 1e-9
+MOST = 1 - 1e-9
 
 
 @storable
@@ -98,16 +98,16 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
         parents = np.where(state.tree.parent >= 0, state.tree.parent, 0)
         found = second[v, parents] / scale[v] / scale[parents]
         found[state.tree.root] = 0.0
-        return replace(state, correlation=np.clip(found, -_MOST, _MOST))
+        return replace(state, correlation=np.clip(found, -MOST, MOST))
 
     def pack(self, state: GaussianTreeState) -> Array:
         free = state.tree.parent >= 0
-        packed: Array = np.arctanh(np.clip(state.correlation[free], -_MOST, _MOST))
+        packed: Array = np.arctanh(np.clip(state.correlation[free], -MOST, MOST))
         return packed
 
     def unpack(self, vector: Array, like: GaussianTreeState) -> GaussianTreeState:
         found = np.zeros(len(like.tree))
-        found[like.tree.parent >= 0] = np.clip(np.tanh(vector), -_MOST, _MOST)
+        found[like.tree.parent >= 0] = np.clip(np.tanh(vector), -MOST, MOST)
         return replace(like, correlation=found)
 
     def run_em(

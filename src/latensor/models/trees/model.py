@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -41,16 +42,13 @@ from latensor.models.trees.structure import (
     measured_support,
     resample_counts,
 )
-from latensor.models.trees.sums import (
-    LeafMoments,
-    PairProbabilities,
-    PairTables,
-    TripleTables,
-)
+from latensor.models.trees.sums import PairProbabilities, PairTables, TripleTables
 from latensor.moments.batch import Batch
+from latensor.moments.row_sums import CovarianceSums, mean_of
+from latensor.moments.second import Covariance
 from latensor.moments.sums import Folded, Grouped, Joint
 from latensor.refinement.em import Refinement, best_start, em
-from latensor.refinement.family import Statistics
+from latensor.refinement.family import State, Statistics
 from latensor.sources.tree import Tree
 
 # Pseudo-counts per row that are compared on held-out sites, and the one where they are not.
@@ -65,19 +63,125 @@ _RANDOM_STARTS = 2
 
 
 @dataclass(frozen=True)
-class CategoricalTreeModel(Model[TreeState]):
+class TreeModel(Model[State]):
+    """The settings of any tree, and how its topology is found."""
+
+    topology: str
+    interchange: str
+    support: str | None
+    collapse: float | None
+    names: tuple[str, ...]
+    pilot_size: ClassVar[int] = 2_000
+
+    def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
+        """How close leaves are, by what was summed over all pairs; of a resample of `like`."""
+        raise NotImplementedError
+
+    def table_size(self) -> int:
+        """Numbers that are summed over all pairs."""
+        return len(self.names) ** 2
+
+    @property
+    def is_free(self) -> bool:
+        """Whether the likelihood may change the tree of distances."""
+        automatic = self.topology == "auto" and self.interchange != "distance"
+        return automatic and self.collapse is None
+
+    def likelier_tree(self, tree: Tree, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
+        """The tree after interchanges that sums over pairs can judge, and how many."""
+        return tree, 0
+
+    def surveyed(self, run: Run, start: Folded, streaming: bool, **values: Any) -> Frame:
+        """The frame: sums over all pairs, and their tree with the support of its edges."""
+        n = len(self.names)
+        if n < 2:
+            raise InvalidInputError(
+                f"X has {n} feature(s): a tree needs at least 2 leaves, as columns"
+            )
+        supported = self.support is not None and not streaming and n > 3
+        grouped = supported or (self.collapse is not None and n > 3)
+        start = Grouped.of(start, group_count(self.table_size()), run.seed) if grouped else start
+        pairs: Any = run.fold("pairs", start)
+        affinity = self.affinity(pairs)
+        tree, n_moves = self.found_tree(pairs, affinity)
+        used = len(_used(pairs)) if supported else 0
+        if used > 1:
+            draws = self.affinities(pairs, resample_counts(used, run.rng("support")), affinity)
+            if draws:
+                found = partial(find_topology, self.topology, names=self.names)
+                support = measured_support(tree, draws, str(self.support), found)
+                tree = replace(tree, support=support)
+        if self.collapse is None:
+            pairs = joined(pairs)
+        groups = (len(pairs.groups), pairs.seed) if isinstance(pairs, Grouped) else None
+        values |= {"tree": tree, "n_moves": n_moves, "groups": groups}
+        return Frame(values, {"pairs": pairs}, float(joined(pairs).seen()["weight"]))
+
+    def grouped_as(self, frame: Frame, inner: Folded) -> Folded:
+        """An accumulator by as many groups as that of the survey."""
+        groups = frame.values.get("groups")
+        return inner if groups is None else Grouped.of(inner, *groups)
+
+    def found_tree(self, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
+        """The tree of all pairs, and how many interchanges their likelihood asked for.
+
+        Inner edges that may be noise are taken out where that is asked for.
+        """
+        tree = find_topology(self.topology, affinity, self.names)
+        tree, n_moves = self.likelier_tree(tree, pairs, affinity)
+        if self.collapse is None or not isinstance(pairs, Grouped):
+            return tree, n_moves
+        left_out = self.affinities(pairs, 1 - np.eye(len(_used(pairs))), affinity)
+        tree = collapse_edges(tree, affinity, left_out, self.collapse)
+        return replace(tree, length=fitted_lengths(tree, affinity)), n_moves
+
+    def affinities(self, pairs: Grouped, counts: Array, affinity: Affinity) -> list[Affinity]:
+        """Those of r resamples, in which the groups that have rows count counts (r, g) times."""
+        used = _used(pairs)
+        every = {name: np.stack([g.sums[name] for g in used]) for name in used[0].sums}
+        found = []
+        for row in counts:
+            sums = {name: np.tensordot(row, values, 1) for name, values in every.items()}
+            try:
+                found.append(self.affinity(replace(used[0], sums=sums), affinity))
+            except NotIdentifiableError:
+                # A leaf without two symbols in this resample.
+                continue
+        return found
+
+    def tree_of(self, frame: Frame, moments: Joint, affinity: Affinity) -> tuple[Tree, int]:
+        """The tree of all data: that of the frame, unless a stream has seen enough to change it.
+
+        With it the number of interchanges that its likelihood asked for.
+        """
+        known: Tree = frame["tree"]
+        if frame.pilot is None and joined(moments["pairs"]).seen()["weight"] == frame.n_units:
+            return known, frame["n_moves"]
+        fresh, n_moves = self.found_tree(moments["pairs"], affinity)
+        if set(fresh.splits()) == set(known.splits()):
+            return replace(known, length=fitted_lengths(known, affinity)), n_moves
+        return fresh, n_moves
+
+    def order(self, frame: Frame, state: State) -> Array:
+        return np.arange(len(self.names))
+
+    def permuted(self, state: State, order: Array) -> State:
+        return state
+
+    def aligned(
+        self, frame: Frame, state: State, center: Mapping[str, Array], match_by: str
+    ) -> State:
+        return state
+
+
+@dataclass(frozen=True)
+class CategoricalTreeModel(TreeModel[TreeState]):
     """The settings of a tree of symbols."""
 
     n_states: int
     n_symbols: int
-    topology: str
-    interchange: str
     shrinkage: float | str
-    support: str | None
-    collapse: float | None
-    names: tuple[str, ...]
     row_limit: int
-    pilot_size: ClassVar[int] = 2_000
     first_steps: ClassVar[int] = 0
 
     def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
@@ -98,21 +202,24 @@ class CategoricalTreeModel(Model[TreeState]):
         rates = common_rates(tables, found)
         return found if rates is None else rates.affinity(found, tables)
 
+    def table_size(self) -> int:
+        return (len(self.names) * self.n_symbols) ** 2
+
     def survey(self, run: Run, streaming: bool) -> Frame:
-        _check_leaves(len(self.names))
-        pairs, tree, _ = surveyed(self, run, PairTables(self.n_symbols), streaming)
+        frame = self.surveyed(run, PairTables(self.n_symbols), streaming)
+        tree = frame["tree"]
         views = views_of(tree, tree.distances(), self.n_symbols)
-        return _frame(pairs, {"tree": tree, "views": views})
+        return replace(frame, values={**frame.values, "views": views})
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
         return {
-            "pairs": grouped_as(frame, PairTables(self.n_symbols)),
+            "pairs": self.grouped_as(frame, PairTables(self.n_symbols)),
             "triples": TripleTables(frame["views"], self.n_symbols),
         }
 
     def read_off(self, frame: Frame, moments: Joint, rng: np.random.Generator) -> Answer[TreeState]:
         affinity = self.affinity(moments["pairs"])
-        return self._read(frame, moments, affinity, tree_of(self, frame, moments, affinity)[0])
+        return self._read(frame, moments, affinity, self.tree_of(frame, moments, affinity)[0])
 
     def read_near(
         self, frame: Frame, moments: Joint, rng: np.random.Generator, state: TreeState
@@ -197,9 +304,8 @@ class CategoricalTreeModel(Model[TreeState]):
         """
         starts: Mapping[str, TreeState] = evidence["starts"]
         affinity, tree = evidence["affinity"], starts["lengths"].tree
-        free = self.topology == "auto" and self.interchange != "distance" and self.collapse is None
         whole = sample.weight >= evidence["n_samples"] * (1 - 1e-9)
-        if not (free and whole) or affinity.rates is None:
+        if not (self.is_free and whole) or affinity.rates is None:
             return starts, 0
         tree, n_moves = interchange_under_rates(
             tree,
@@ -260,17 +366,6 @@ class CategoricalTreeModel(Model[TreeState]):
             start="stream",
         )
 
-    def order(self, frame: Frame, state: TreeState) -> Array:
-        return np.arange(len(state.tree))
-
-    def permuted(self, state: TreeState, order: Array) -> TreeState:
-        return state
-
-    def aligned(
-        self, frame: Frame, state: TreeState, center: Mapping[str, Array], match_by: str
-    ) -> TreeState:
-        return state
-
     def parameters(self, frame: Frame, state: TreeState) -> dict[str, Array]:
         size = len(state.startprob) if state.tree.root < state.tree.n_observed else state.n_states
         n, k = state.tree.n_observed, state.n_states
@@ -282,41 +377,31 @@ class CategoricalTreeModel(Model[TreeState]):
 
 
 @dataclass(frozen=True)
-class GaussianTreeModel(Model[GaussianTreeState]):
+class GaussianTreeModel(TreeModel[GaussianTreeState]):
     """The settings of a tree of measurements: all that EM needs are second moments."""
 
-    topology: str
-    interchange: str
-    support: str | None
-    collapse: float | None
-    names: tuple[str, ...]
     refine: int | str
     max_iter: int
     tol: float
-    pilot_size: ClassVar[int] = 2_000
 
     def affinity(self, moments: Any, like: Affinity | None = None) -> Affinity:
         """Absolute correlations."""
-        _, covariance, weight = joined(moments).finalize()
-        return correlation_affinity(correlations_of(covariance, self.names), weight)
+        known = joined(moments).finalize()
+        return correlation_affinity(correlations_of(known.covariance, self.names), known.weight)
 
     def survey(self, run: Run, streaming: bool) -> Frame:
-        _check_leaves(len(self.names))
         head = run.source.head()
-        with np.errstate(over="ignore", invalid="ignore"):
-            centre = head.rows.astype(np.float64).mean(axis=0)
-        start = LeafMoments(centre)
-        pairs, tree, n_moves = surveyed(self, run, start, streaming)
-        return _frame(pairs, {"tree": tree, "centre": centre, "n_moves": n_moves})
+        centre = mean_of(head.rows, head.weights)
+        return self.surveyed(run, CovarianceSums(centre), streaming, centre=centre)
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
-        return {"pairs": grouped_as(frame, LeafMoments(frame["centre"]))}
+        return {"pairs": self.grouped_as(frame, CovarianceSums(frame["centre"]))}
 
     def read_off(
         self, frame: Frame, moments: Joint, rng: np.random.Generator
     ) -> Answer[GaussianTreeState]:
         affinity = self.affinity(moments["pairs"])
-        tree, n_moves = tree_of(self, frame, moments, affinity)
+        tree, n_moves = self.tree_of(frame, moments, affinity)
         return replace(self._read(moments, affinity, tree), n_moves=n_moves)
 
     def read_near(
@@ -332,13 +417,12 @@ class GaussianTreeModel(Model[GaussianTreeState]):
         tree: Tree,
         near: GaussianTreeState | None = None,
     ) -> Answer[GaussianTreeState]:
-        mean, covariance, weight = joined(moments["pairs"]).finalize()
-        observed = correlations_of(covariance)
-        state = self._started(tree, affinity, mean, covariance)
+        known = joined(moments["pairs"]).finalize()
+        state = self._started(tree, affinity, known)
         if near is not None:
             state = replace(state, correlation=near.correlation)
         plain = not isinstance(self.refine, str)
-        family = GaussianTreeFamily(observed, weight)
+        family = GaussianTreeFamily(correlations_of(known.covariance), known.weight)
         n_iter, converged = 0, True
         history: tuple[float, ...] = ()
         if self.refine != 0:
@@ -346,141 +430,43 @@ class GaussianTreeModel(Model[GaussianTreeState]):
             em_fit = family.run_em(state, limit, -np.inf if plain else self.tol, not plain)
             state, n_iter, history = em_fit.state, em_fit.n_iter, em_fit.history
             converged = em_fit.converged or plain
-        evidence = {"affinity": affinity, "n_samples": weight}
+        evidence = {"affinity": affinity, "n_samples": known.weight}
         return Answer(
             state, evidence, n_iter=n_iter, converged=converged, start="lengths", history=history
         )
 
-    def _started(
-        self, tree: Tree, affinity: Affinity, mean: Array, covariance: Array
-    ) -> GaussianTreeState:
+    def _started(self, tree: Tree, affinity: Affinity, known: Covariance) -> GaussianTreeState:
         """Correlations along the edges by the lengths of the tree."""
         tree = replace(tree, length=fitted_lengths(tree, affinity))
         size = np.minimum(np.exp(-tree.length), 1 - 1e-6)
-        size[: tree.n_observed] *= leaf_signs(correlations_of(covariance))
+        size[: tree.n_observed] *= leaf_signs(correlations_of(known.covariance))
         size[tree.root] = 0.0
-        return GaussianTreeState(tree, size, mean, np.sqrt(np.diag(covariance)))
+        return GaussianTreeState(tree, size, known.mean, np.sqrt(np.diag(known.covariance)))
 
     def likelier_tree(self, tree: Tree, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
-        """The tree after interchanges by the likelihood, and how many."""
-        free = self.topology == "auto" and self.interchange != "distance" and self.collapse is None
-        if not free:
+        if not self.is_free:
             return tree, 0
-        mean, covariance, weight = joined(pairs).finalize()
-        state = self._started(tree, affinity, mean, covariance)
-        family = GaussianTreeFamily(correlations_of(covariance), weight)
+        known = joined(pairs).finalize()
+        state = self._started(tree, affinity, known)
+        family = GaussianTreeFamily(correlations_of(known.covariance), known.weight)
         tree, n_moves = interchange_by_correlations(state, family)
         return replace(tree, length=fitted_lengths(tree, affinity)), n_moves
-
-    def order(self, frame: Frame, state: GaussianTreeState) -> Array:
-        return np.arange(len(state.tree))
-
-    def permuted(self, state: GaussianTreeState, order: Array) -> GaussianTreeState:
-        return state
-
-    def aligned(
-        self, frame: Frame, state: GaussianTreeState, center: Mapping[str, Array], match_by: str
-    ) -> GaussianTreeState:
-        return state
 
     def parameters(self, frame: Frame, state: GaussianTreeState) -> dict[str, Array]:
         return {"correlation": state.correlation, "mean": state.mean, "deviation": state.deviation}
 
 
-TreeModel = CategoricalTreeModel | GaussianTreeModel
+def _used(pairs: Grouped) -> tuple[Any, ...]:
+    """The groups that have rows."""
+    return tuple(g for g in pairs.groups if g.sums is not None)
 
 
 def joined(pairs: Any) -> Any:
     """One accumulator of what was summed in one or by groups."""
     if not isinstance(pairs, Grouped):
         return pairs
-    used = Grouped(tuple(g for g in pairs.groups if g.sums is not None), pairs.seed)
+    used = Grouped(_used(pairs), pairs.seed)
     return used.resampled(np.ones(len(used.groups)))
-
-
-def grouped_as(frame: Frame, inner: Any) -> Any:
-    """An accumulator by as many groups as that of the survey."""
-    groups = frame.values.get("groups")
-    return inner if groups is None else Grouped.of(inner, *groups)
-
-
-def _frame(pairs: Any, values: Mapping[str, Any]) -> Frame:
-    groups = (len(pairs.groups), pairs.seed) if isinstance(pairs, Grouped) else None
-    weight = float(joined(pairs).seen()["weight"])
-    return Frame({**values, "groups": groups}, {"pairs": pairs}, weight)
-
-
-def affinities(
-    model: TreeModel, pairs: Grouped, counts: Array, affinity: Affinity
-) -> list[Affinity]:
-    """Affinities of r resamples, in which the groups that have rows count counts (r, g) times."""
-    used = [g for g in pairs.groups if g.sums is not None]
-    every = {name: np.stack([g.sums[name] for g in used]) for name in used[0].sums}
-    found = []
-    for row in counts:
-        sums = {name: np.tensordot(row, values, 1) for name, values in every.items()}
-        try:
-            found.append(model.affinity(used[0].received(sums), affinity))
-        except NotIdentifiableError:
-            # A leaf without two symbols in this resample.
-            continue
-    return found
-
-
-def found_tree(model: TreeModel, pairs: Any, affinity: Affinity) -> tuple[Tree, int]:
-    """The tree of all pairs, and how many interchanges their likelihood asked for.
-
-    Inner edges that may be noise are taken out where that is asked for.
-    """
-    tree = find_topology(model.topology, affinity, model.names)
-    if isinstance(model, GaussianTreeModel):
-        tree, n_moves = model.likelier_tree(tree, pairs, affinity)
-    else:
-        n_moves = 0
-    if model.collapse is None or not isinstance(pairs, Grouped):
-        return tree, n_moves
-    count = sum(g.sums is not None for g in pairs.groups)
-    left_out = affinities(model, pairs, 1 - np.eye(count), affinity)
-    tree = collapse_edges(tree, affinity, left_out, model.collapse)
-    return replace(tree, length=fitted_lengths(tree, affinity)), n_moves
-
-
-def tree_of(model: TreeModel, frame: Frame, moments: Joint, affinity: Affinity) -> tuple[Tree, int]:
-    """The tree of all data: that of the frame, unless a stream has seen enough to change it.
-
-    With it the number of interchanges that its likelihood asked for.
-    """
-    known: Tree = frame["tree"]
-    if frame.pilot is None and joined(moments["pairs"]).seen()["weight"] == frame.n_units:
-        return known, int(frame.values.get("n_moves", 0))
-    fresh, n_moves = found_tree(model, moments["pairs"], affinity)
-    if set(fresh.splits()) == set(known.splits()):
-        return replace(known, length=fitted_lengths(known, affinity)), n_moves
-    return fresh, n_moves
-
-
-def surveyed(model: TreeModel, run: Run, start: Any, streaming: bool) -> tuple[Any, Tree, int]:
-    """Sums over all pairs, the tree with the support of its edges, and `found_tree`'s count."""
-    n = len(model.names)
-    supported = model.support is not None and not streaming and n > 3
-    if not supported and (model.collapse is None or n < 4):
-        pairs = run.fold("pairs", start)
-        return pairs, *found_tree(model, pairs, model.affinity(pairs))
-    entries = (n * getattr(model, "n_symbols", 1)) ** 2
-    pairs = run.fold("pairs", Grouped.of(start, group_count(entries), run.seed))
-    affinity = model.affinity(pairs)
-    tree, n_moves = found_tree(model, pairs, affinity)
-    count = sum(g.sums is not None for g in pairs.groups)
-    if supported and count > 1:
-        draws = affinities(model, pairs, resample_counts(count, run.rng("support")), affinity)
-        if draws:
-
-            def rebuilt(affinity: Affinity) -> Tree:
-                return find_topology(model.topology, affinity, model.names)
-
-            support = measured_support(tree, draws, str(model.support), rebuilt)
-            tree = replace(tree, support=support)
-    return pairs if model.collapse is not None else joined(pairs), tree, n_moves
 
 
 def shrunk(state: TreeState, centre: TreeState, pseudo_count: float) -> TreeState:
@@ -523,8 +509,3 @@ def correlations_of(covariance: Array, names: Sequence[object] | None = None) ->
     found: Array = np.clip(covariance / np.outer(scale, scale), -1.0, 1.0)
     np.fill_diagonal(found, 1.0)
     return found
-
-
-def _check_leaves(n: int) -> None:
-    if n < 2:
-        raise InvalidInputError(f"X has {n} feature(s): a tree needs at least 2 leaves, as columns")

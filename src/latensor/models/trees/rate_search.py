@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import scipy
 
 from latensor.arrays import Array
-from latensor.models.trees._rate_kernels import along_edge, leaf_spectrum, quartet, sweep
+from latensor.models.trees._rate_kernels import (
+    decayed_tables,
+    looked_up,
+    multiplied,
+    quartet,
+    sweep,
+)
+from latensor.models.trees.interchange import (
+    ORDERS,
+    WORTH,
+    Candidate,
+    Interchange,
+    interchanged,
+    interchanges,
+    likelier_tree,
+    supported,
+)
 from latensor.models.trees.rates import RateMatrix
-from latensor.models.trees.structure import RESAMPLES
 from latensor.sources.tree import Tree
 
 # Classes of equal probability that stand for a gamma distribution of rates.
 _CLASSES = 4
 # Numbers of all sites and hidden nodes up to which a tree is searched: 128 MB, twice.
 _ENTRIES = 2**24
-_ROUNDS = 20
 # An interchange whose inner edge alone brings it this near is given all five of its lengths: in 700
 # quartets the four others gained up to 6, and none that was taken had begun below -.1.
 _NEAR = 5.0
@@ -26,10 +42,6 @@ _NEAR = 5.0
 # than this has none that is likelier: in 2,200 quartets interchanges came within `_NEAR` of gains
 # up to 6.3. At 10 one tree of 32 lost an interchange (1.8 in log-likelihood), at 15 and 20 none.
 _SURE = 20.0
-# Log-likelihood that an interchange must gain: less is left open by lengths that still move.
-_WORTH = 0.1
-# The other two trees of four parts and the edge between them.
-_INTERCHANGES = ([0, 2, 1, 3, 4], [2, 1, 0, 3, 4])
 
 
 def interchange_under_rates(
@@ -42,8 +54,8 @@ def interchange_under_rates(
     """A binary tree after interchanges of neighbours that raise its likelihood, and how many.
 
     All lengths are set to their best; then both interchanges of every inner edge are compared
-    with it on the four subtrees around it, whose likelihoods are known. Gains of edges that do
-    not touch are taken together, if the whole gains. Trees of more sites than fit are left alone.
+    with it on the four subtrees around it, whose likelihoods are known. Trees of more sites than
+    fit are left alone.
 
     Parameters
     ----------
@@ -57,29 +69,26 @@ def interchange_under_rates(
     if tree.n_observed < 4 or tree.n_hidden * size * len(codes) > _ENTRIES:
         return tree, 0
     partials = _Partials(codes, weights, matrix)
-    lengths = np.maximum(tree.length, 1e-4)
-    value = partials.go_round(tree, lengths)
-    moves, active = 0, set(range(tree.n_observed, len(tree)))
-    for _ in range(_ROUNDS):
-        gains = _gains(partials, tree, lengths, active)
-        if not gains:
-            break
-        for chosen in (gains, gains[:1]):
-            tried, moved = _applied(tree, chosen), lengths.copy()
-            for each in chosen:
-                moved[each.nodes] = each.lengths
-            better = partials.go_round(tried, moved)
-            if better >= value + gains[0].gain / 2 or len(gains) == 1:
-                break
-        if better <= value:
-            break
+
+    def fitted(tree: Tree, lengths: Array, active: set[int]) -> Candidate:
+        return Candidate(tree, partials.go_round(tree, lengths), (lengths, active))
+
+    def refitted(now: Candidate, chosen: Sequence[Interchange]) -> Candidate:
+        tried, lengths = interchanged(now.tree, chosen), now.state[0].copy()
+        for each in chosen:
+            lengths[each.nodes] = each.lengths
         # Only quartets that an interchange has touched are tried again.
-        active = {v for v in range(len(tree)) if tried.parent[v] != tree.parent[v]}
-        active |= {int(tried.parent[v]) for v in active}
-        tree, lengths, value, moves = tried, moved, better, moves + len(chosen)
+        touched = {v for v in range(len(tried)) if tried.parent[v] != now.tree.parent[v]}
+        return fitted(tried, lengths, touched | {int(tried.parent[v]) for v in touched})
+
+    start = fitted(tree, np.maximum(tree.length, 1e-4), set(range(tree.n_observed, len(tree))))
+    found, moves = likelier_tree(
+        start, lambda now: (now, _gains(partials, now.tree, *now.state)), refitted
+    )
+    tree, lengths = found.tree, found.state[0]
     if moves and rng is not None:
         partials.go_round(tree, lengths)
-        tree = replace(tree, support=_supported(partials, tree, lengths, rng))
+        tree = supported(tree, partials.spectral[0], partial(_logs, partials, tree, lengths), rng)
     return tree, moves
 
 
@@ -93,25 +102,6 @@ def classes_of(shape: float) -> Array:
     return found
 
 
-@dataclass(frozen=True, eq=False)
-class _Gain:
-    """An interchange: a child of v and a sibling of v change places.
-
-    Attributes
-    ----------
-    gain : float, log-likelihood
-    v, child, sibling : int
-    nodes, lengths : (5,), below which edges these lengths are the best
-    """
-
-    gain: float
-    v: int
-    child: int
-    sibling: int
-    nodes: Any
-    lengths: Any
-
-
 class _Partials:
     """Likelihoods of all parts of a tree."""
 
@@ -119,7 +109,7 @@ class _Partials:
         root = np.sqrt(matrix.frequencies)
         self.spectral = (
             np.ascontiguousarray(weights, dtype=np.float64),
-            np.ascontiguousarray(matrix.vectors.T * root),
+            np.ascontiguousarray(matrix.vectors.T * root)[None],
             np.ascontiguousarray(matrix.vectors / root[:, None]),
             np.outer(classes_of(matrix.shape), matrix.rates).ravel(),
         )
@@ -163,10 +153,10 @@ class _Partials:
         _, forward, backward, decays = self.spectral
         spectrum, near = self.rooms[0][place], self.rooms[1][place]
         if v < n:
-            leaf_spectrum(self.codes[v], forward, spectrum)
+            looked_up(forward, self.codes[v], spectrum)
         else:
             spectrum = (self.outside if above else self.inside)[v - n]
-        along_edge(spectrum, backward, decays, lengths[v], near)
+        multiplied(decayed_tables(backward, decays, lengths[v]), spectrum, near)
         return spectrum, near
 
     def quartet(self, parts: Any, lengths: Array, rounds: int) -> float:
@@ -204,8 +194,8 @@ def tour(tree: Tree) -> tuple[Array, Array]:
     return np.array(visits, dtype=np.int64), others
 
 
-def _gains(partials: _Partials, tree: Tree, lengths: Array, active: set[int]) -> list[_Gain]:
-    """What interchanges that share no node gain, the best first."""
+def _gains(partials: _Partials, tree: Tree, lengths: Array, active: set[int]) -> list[Interchange]:
+    """The better interchange of every inner edge, where it gains."""
     children = tree.children()
     found = []
     for v in range(tree.n_observed, len(tree)):
@@ -214,28 +204,20 @@ def _gains(partials: _Partials, tree: Tree, lengths: Array, active: set[int]) ->
             continue
         nodes, parts = _around(partials, tree, children, lengths, v)
         now, own_best, best = partials.quartet(parts, lengths[nodes], 0), -np.inf, None
-        for order in _INTERCHANGES:
-            tried, own = lengths[nodes[order]], [parts[i] for i in order[:4]]
+        for order, each in zip(ORDERS[1:], interchanges(tree, v), strict=True):
+            places = nodes[[*order, 4]]
+            tried, own = lengths[places], [parts[i] for i in order]
             if partials.quartet(own, tried, 0) < now - _NEAR:
                 continue
             if np.isinf(own_best):
                 # Lengths still move: those of this tree are given the same steps.
                 own_best = partials.quartet(parts, lengths[nodes], 2)
             gain = partials.quartet(own, tried, 2) - own_best
-            if gain > (_WORTH if best is None else best.gain):
-                child, sibling = int(nodes[1 if order[0] == 0 else 0]), int(nodes[2])
-                best = _Gain(gain, v, child, sibling, nodes[order], tried)
+            if gain > (WORTH if best is None else best.gain):
+                best = replace(each, gain=gain, nodes=places, lengths=tried)
         if best is not None:
             found.append(best)
-    found.sort(key=lambda each: (-each.gain, each.v))
-    apart: list[_Gain] = []
-    used: set[int] = set()
-    for each in found:
-        touched = {*map(int, each.nodes), int(tree.parent[each.v])}
-        if not used & touched:
-            used |= touched
-            apart.append(each)
-    return apart
+    return found
 
 
 def _around(
@@ -257,32 +239,15 @@ def _around(
     return nodes, parts
 
 
-def _supported(partials: _Partials, tree: Tree, lengths: Array, rng: np.random.Generator) -> Array:
-    """The support (N,), of edges that have none by a bootstrap of the likelihoods of sites.
+def _logs(partials: _Partials, tree: Tree, lengths: Array, v: int) -> Array:
+    """Log-likelihoods (S, 3) of sites for the arrangements of the quartet around an edge.
 
-    It is the fraction of resamples in which a quartet stays likelier than both of its interchanges,
-    whose lengths are the best of all sites.
+    Their lengths are the best of all sites.
     """
-    support, children = tree.support.copy(), tree.children()
-    counts = rng.poisson(partials.spectral[0], (RESAMPLES, partials.codes.shape[1]))
-    for v in tree.splits().values():
-        if not np.isnan(support[v]):
-            continue
-        nodes, parts = _around(partials, tree, children, lengths, v)
-        logs = []
-        for order in ([0, 1, 2, 3, 4], *_INTERCHANGES):
-            tried = lengths[nodes[order]]
-            partials.quartet([parts[i] for i in order[:4]], tried, 2)
-            logs.append(partials.site_logs(tried[4]))
-        support[v] = (np.argmax(counts @ np.column_stack(logs), axis=1) == 0).mean()
-    return support
-
-
-def _applied(tree: Tree, gains: list[_Gain]) -> Tree:
-    """The tree after interchanges."""
-    parent, support = tree.parent.copy(), tree.support.copy()
-    for each in gains:
-        parent[each.child], parent[each.sibling] = tree.parent[each.v], each.v
-        # What was measured was another edge.
-        support[each.v] = np.nan
-    return replace(tree, parent=parent, support=support)
+    nodes, parts = _around(partials, tree, tree.children(), lengths, v)
+    found = []
+    for order in ORDERS:
+        tried = lengths[nodes[[*order, 4]]]
+        partials.quartet([parts[i] for i in order], tried, 2)
+        found.append(partials.site_logs(tried[4]))
+    return np.column_stack(found)

@@ -1,4 +1,4 @@
-"""What is summed over sites: joint tables of two and of three leaves, or second moments."""
+"""What is summed over sites: joint tables of two and of three leaves."""
 
 from __future__ import annotations
 
@@ -110,32 +110,3 @@ class TripleTables(Sums):
         blocks = counts.reshape(h, m, d, m, d, m, d)
         totals = blocks.sum(axis=(2, 4, 6), keepdims=True)
         return (blocks / np.maximum(totals, np.finfo(float).tiny)).reshape(counts.shape)
-
-
-@storable
-@dataclass(frozen=True, eq=False)
-class LeafMoments(Sums):
-    """Weight, sums and products of measurements about a fixed centre.
-
-    Attributes
-    ----------
-    centre : (n,)
-    """
-
-    centre: Any
-
-    def summed(self, batch: Batch) -> dict[str, Any]:
-        rows = batch.rows.astype(np.float64) - self.centre
-        weighted = rows * batch.weights[:, None]
-        with np.errstate(over="ignore", invalid="ignore"):
-            second = weighted.T @ rows
-        if not np.isfinite(second).all():
-            raise InvalidInputError("X overflows when squared: give the samples in a smaller unit")
-        return {"weight": batch.weight, "first": weighted.sum(axis=0), "second": second}
-
-    def finalize(self) -> tuple[Array, Array, float]:
-        """Mean (n,), covariance (n, n) and the number of samples."""
-        seen = self.seen()
-        weight = float(seen["weight"])
-        mean = seen["first"] / weight
-        return mean + self.centre, seen["second"] / weight - np.outer(mean, mean), weight

@@ -33,7 +33,7 @@ from latensor.refinement.families.gaussian_densities import (
     Points,
     products_of,
 )
-from latensor.refinement.families.missing import Conditionals, Patterns
+from latensor.refinement.families.missing import Patterns
 from latensor.refinement.family import Family
 from latensor.refinement.responsibilities import normalize_rows
 from latensor.value_files import storable
@@ -296,30 +296,24 @@ class GaussianFamily(Family[MixtureState]):
         places = np.flatnonzero(np.isnan(result).any(axis=1))
         if not len(places):
             return result
-        units = self.transform
-        count = len(state.weights)
         # A component that does not see an entry completes it by its own regression: as full.
         full = replace(self, covariance_type=FULL)
         matrices = np.ascontiguousarray(
-            as_matrices(self.covariance_type, state.covariances, count, self.width)
+            as_matrices(self.covariance_type, state.covariances, len(state.weights), self.width)
         )
-        known = MixtureState(state.weights, state.means, matrices)
+        densities = Densities(FULL, MixtureState(state.weights, state.means, matrices))
         keys = np.arange(len(places), dtype=np.uint64)
         points = full.prepare(Batch((result[places],), np.ones(len(places)), keys))
-        assert points.patterns is not None
-        for chosen, block in points.patterns.ranges(count):
-            conditionals = Conditionals.of(points.patterns.masks[chosen], matrices)
-            for low in range(block.start, block.stop, _BLOCK):
-                part = slice(low, min(low + _BLOCK, block.stop))
-                index = points.patterns.index[part] - chosen.start
-                logs = conditionals.log_densities(points.rows[part], index, known.means)
-                logs += np.log(known.weights)
-                fractions = np.exp(logs - logs.max(axis=1, keepdims=True))
-                fractions /= fractions.sum(axis=1, keepdims=True)
-                completed = conditionals.completed(points.rows[part], index, known.means, matrices)
-                inner = np.einsum("nj,nja->na", fractions, completed)
-                target = places[points.order[part]]
-                outer = inner / units + self.centre
+        for block in densities.blocks(points):
+            fractions, (conditionals, _) = densities.joint(block)
+            normalize_rows(fractions)
+            for low in range(0, len(block), _BLOCK):
+                part = block.take(slice(low, low + _BLOCK))
+                assert part.patterns is not None
+                index = part.patterns.index
+                completed = conditionals.completed(part.rows, index, state.means, matrices)
+                inner = np.einsum("nj,nja->na", fractions[low : low + _BLOCK], completed)
+                outer, target = inner / self.transform + self.centre, places[part.order]
                 result[target] = np.where(np.isnan(result[target]), outer, result[target])
         return result
 

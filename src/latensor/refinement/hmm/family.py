@@ -61,6 +61,12 @@ class HiddenChain:
     transmat: Any
     emission: Any  # an Emission; its rows and its own attributes differ by kind
 
+    @property
+    def n_parameters(self) -> int:
+        """Free numbers."""
+        k = len(self.startprob)
+        return k - 1 + k * (k - 1) + int(self.emission.n_parameters)
+
     def reordered(self, order: Any) -> HiddenChain:
         """The same model, states in another order."""
         return HiddenChain(

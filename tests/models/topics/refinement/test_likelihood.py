@@ -68,10 +68,25 @@ def test_documents_of_any_length_are_judged_by_a_few_tokens():
 
 def test_noise_moves_nothing_and_a_clear_gain_does():
     noise = np.random.default_rng(0).standard_normal(1000)
-    assert likeliest(lambda step: step * (noise - noise.mean() + 0.01)) == 0.0
-    assert likeliest(lambda step: step * (noise - noise.mean() + 1.0)) == 1.0
-    best = likeliest(lambda step: np.full(1000, -((step - 0.4) ** 2)))
-    assert best == pytest.approx(0.4, abs=0.1)
+
+    def first(values):
+        return lambda step, part: values(step)[: int(part * 1000)]
+
+    assert likeliest(first(lambda step: step * (noise - noise.mean() + 0.01))) == 0.0
+    assert likeliest(first(lambda step: step * (noise + 1.0))) == 1.0
+    best = likeliest(first(lambda step: np.full(1000, -((step - 0.4) ** 2))))
+    assert best == pytest.approx(0.4, abs=1e-6)
+
+
+def test_a_part_that_says_no_spares_the_rest():
+    asked = []
+
+    def values(step, part):
+        asked.append(part)
+        return np.full(int(part * 1000), -step)
+
+    assert likeliest(values) == 0.0
+    assert set(asked) == {1 / 16}
 
 
 def test_topics_that_fit_come_back_and_others_move_towards_the_moments():

@@ -280,7 +280,6 @@ def left_to_right(
     for j in range(k):
         total += alpha[j]
     counted = np.empty((draws, k))
-    below = np.empty(k)
     weights = np.empty(draws)
     for d in range(first, last):
         length = np.int64(0)
@@ -309,12 +308,12 @@ def left_to_right(
                 probability = 0.0
                 for j in range(k):
                     probability += row[j] * counted[draw, j]
-                    below[j] = probability
                 state += step
-                number = _uniform(state) * probability
+                number = _uniform(state) * probability - row[0] * counted[draw, 0]
                 j = 0
-                while j < k - 1 and below[j] < number:
+                while j < k - 1 and number > 0.0:
                     j += 1
+                    number -= row[j] * counted[draw, j]
                 counted[draw, j] += 1.0
                 weights[draw] *= probability / (total + t)
                 norm += weights[draw]

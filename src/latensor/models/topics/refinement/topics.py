@@ -40,7 +40,7 @@ _SPEED = 1.4
 # by less than this fraction each; steps that go ahead may pause. With three times as much AP (50
 # topics) ends 0.5 % worse.
 _PATIENCE = 3
-_WORTHWHILE = 3e-4
+_WORTHWHILE = 2e-4
 MOST_PASSES = 60
 
 
