@@ -2,7 +2,6 @@
 
 import itertools
 import pickle
-from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -411,26 +410,12 @@ def test_units_that_moments_do_not_see_are_told():
     assert "of 4 directions (spectrum 1, " in " ".join(str(found.certificate_).split())
 
 
-def test_units_are_looked_for_outside_even_where_moments_seem_complete(monkeypatch):
-    # One of as many directions as there are units may be noise.
-    survey, looked = NetworkModel._surveyed, []
-
-    def complete(self, run, frame):
-        squares, found, third = survey(self, run, frame)
-        return squares, replace(found, n_seen=3), third
-
-    monkeypatch.setattr(NetworkModel, "_surveyed", complete)
-    monkeypatch.setattr(NetworkModel, "_outside", lambda self, *given: looked.append(given))
-    model = lt.TwoLayerNetwork(3, random_state=0).fit(PLANTED.X, PLANTED.y)
-    assert model.certificate_.n_seen == 3
-    assert len(looked) == 1
-
-
-def test_starts_are_compared_among_all_directions_where_the_network_needs_them():
+@pytest.mark.parametrize("d, k, n, seed", [(10, 4, 10_000, 303), (50, 5, 20_000, 414)])
+def test_starts_are_compared_among_all_directions(d, k, n, seed):
     # What was best inside the subspace of the moments went on outside of it to an optimum in which
     # two units stood for two others, and was called stable.
-    planted = lt.datasets.make_network(10_000, 10, 4, activation="sigmoid", random_state=303)
-    model = lt.TwoLayerNetwork(4, random_state=0, n_jobs=1).fit(planted.X, planted.y)
+    planted = lt.datasets.make_network(n, d, k, activation="sigmoid", random_state=seed)
+    model = lt.TwoLayerNetwork(k, random_state=0, n_jobs=1).fit(planted.X, planted.y)
     gaps = model.predict(planted.X) - planted.mean[:, 0]
     assert (gaps**2).mean() < 2e-4 * planted.mean.var()
 

@@ -386,3 +386,18 @@ def test_coins_are_no_two_logistic_regressions(seed):
     found = lt.MixtureOfRegressions(2, link="logit", random_state=0).fit(X, y).certificate_
     assert found.gain < found.asked
     assert "tell apart too little" in " ".join(str(found).split())
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_curve_that_is_cut_in_pieces_is_not_called_stable(seed):
+    rng = np.random.default_rng(seed)
+    X, noise = rng.standard_normal((1500, 4)), rng.standard_normal(1500)
+    for y in (X[:, 0] ** 2 + noise, np.abs(X[:, 0]) + 0.1 * noise, X[:, 0] * X[:, 1] + 0.1 * noise):
+        found = lt.MixtureOfRegressions(2, random_state=0).fit(X, y).certificate_
+        assert found.verdict != "stable"
+    planted = make_regressions(1500, 4, 2, noise=0.3, random_state=seed)
+    for features in (X, rng.standard_t(3, X.shape), rng.exponential(size=X.shape)):
+        y = (features * planted.coef[rng.integers(0, 2, 1500)]).sum(axis=1) + 0.3 * noise
+        found = lt.MixtureOfRegressions(2, random_state=0).fit(features, y).certificate_
+        assert found.verdict == "stable", found
+        assert found.feature_shift < 1

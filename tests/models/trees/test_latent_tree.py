@@ -490,6 +490,18 @@ def test_a_whole_star_is_certified():
     assert tree.predict_proba(data.X).shape == (1000, 1, 4)
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_crossing_factors_are_no_tree(seed):
+    rng = np.random.default_rng(seed)
+    factors = rng.standard_normal((1000, 2)) @ rng.standard_normal((2, 8))
+    X = factors + 0.3 * rng.standard_normal((1000, 8))
+    found = lt.LatentTree(random_state=0).fit(X).certificate_
+    assert found.verdict != "stable"
+    assert "not those of a tree" in str(found)
+    planted = make_tree(1000, 8, model="gaussian", random_state=seed).X
+    assert lt.LatentTree(random_state=0).fit(planted).certificate_.misfit < 0.06
+
+
 FLAT = "with 15 rows of 30 features 150 passes of EM end 6e-7 apart by rounding, 20 do not"
 
 

@@ -290,8 +290,8 @@ class NetworkModel(Model[NetworkState]):
     ) -> tuple[NetworkState, dict[str, Any]]:
         """The best of the moments and of random weights inside the subspace that they show.
 
-        Where the network needs directions outside of it, starts are compared again among all: what
-        is best inside, however many agree on it, may be wrong outside.
+        Starts are compared again in all directions: what is best inside, however many agree on it,
+        may be wrong outside.
         """
         basis, rng = frame["basis"], run.rng("starts")
         units = sample.first(_TRIAL_UNITS)
@@ -301,14 +301,10 @@ class NetworkModel(Model[NetworkState]):
             begun = [(replace(answer.state, hidden=answer.state.hidden @ basis), "moments")]
         state, evidence = self._best_start(run, inner, units, begun, rng)
         state = replace(state, hidden=state.hidden @ basis.T)
-        # Even where moments show just as many directions as there are units, one may be noise: two
-        # of 20 networks of ten units had lost a unit that was outside.
-        if basis.shape[1] < basis.shape[0]:
-            wider = self._outside(run.prepared(family, units), family, state, units, rng)
-            if wider is not None:
-                begun = [(wider, f"{evidence['start']}, widened")]
-                return self._best_start(run, family, units, begun, rng)
-        return state, evidence
+        if basis.shape[1] == basis.shape[0]:
+            return state, evidence
+        begun = [(state, evidence["start"])]
+        return self._best_start(run, family, units, begun, rng)
 
     def _best_start(
         self,
@@ -336,14 +332,16 @@ class NetworkModel(Model[NetworkState]):
             ends.sort(key=lambda end: end[0].loss)
 
         def is_agreed() -> bool:
-            return bool(ends) and abs(ends[0][0].loss - floor) <= _SAME * floor + _TINY
+            best = ends[0][0].loss if ends else np.inf
+            same = _SAME * floor + _TINY
+            return bool((1 - noise) * best - same <= floor <= best + same)
 
         for state, name in begun:
             tried(state, name)
         for number in range(self.n_init):
             wide = self._with_output(self._drawn(2, width, rng), prepared)
             reached = descended(fold, family, wide, _WIDE_TRIAL, _TRIAL_TOL)
-            floor = min(floor, reached.loss / (1 - min(noise, 0.5)))
+            floor = min(floor, reached.loss)
             if is_agreed():
                 break
             tried(self._pruned(fold, family, reached.state, prepared), f"random start {number + 1}")
@@ -352,37 +350,9 @@ class NetworkModel(Model[NetworkState]):
         best, name = ends[0]
         agreed = sum(end.loss <= best.loss * (1 + _SAME) + _TINY for end, _ in ends)
         evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
-        evidence["wide"] = floor / max(best.loss, _TINY)
+        wide = floor / max(best.loss, _TINY)
+        evidence["wide"] = wide if wide > 1 else min(1.0, wide / (1 - min(noise, 0.5)))
         return best.state, evidence
-
-    def _outside(
-        self,
-        fold: Fold[NetworkState],
-        family: NetworkFamily,
-        state: NetworkState,
-        units: Batch,
-        rng: np.random.Generator,
-    ) -> NetworkState | None:
-        """A network that needs directions outside the subspace, or None.
-
-        As many random units in all features are added: where they lower the loss by more than
-        their weights fit of the noise, a fraction p / n, the least needed ones are taken out again.
-        """
-        reached = descended(fold, family, state, _TRIAL, _TRIAL_TOL)
-        more = self._drawn(1, state.hidden.shape[1], rng)
-        both = NetworkState(
-            np.concatenate([reached.state.hidden, more.hidden]),
-            np.concatenate([reached.state.bias, more.bias]),
-            np.concatenate([reached.state.output, more.output], axis=1),
-            reached.state.constant,
-        )
-        wide = descended(fold, family, both, _WIDE_TRIAL, _TRIAL_TOL)
-        noise = (more.hidden.size + more.bias.size + more.output.size) / len(units)
-        if wide.loss >= reached.loss * (1 - _SAME - noise) - _TINY:
-            return None
-        pruned = self._pruned(fold, family, wide.state, family.prepare(units))
-        found = descended(fold, family, pruned, _TRIAL, _TRIAL_TOL)
-        return found.state if found.loss < reached.loss * (1 - _SAME) else None
 
     def _pruned(
         self, fold: Fold[NetworkState], family: NetworkFamily, state: NetworkState, units: Batch

@@ -29,6 +29,7 @@ from latensor.exceptions import InvalidInputError
 from latensor.models.regression.mixture_certificate import (
     RegressionMixtureCertificate,
     differs_in_noise_only,
+    feature_shift,
     smallest_gain,
     smallest_logistic_gain,
     widest_noise,
@@ -268,6 +269,9 @@ class MixtureOfRegressions(RefinementParameters, LatentEstimator):
             widest=0.0
             if self.link != "identity"
             else widest_noise(state.weights, state.coefficients, state.variances),
+            feature_shift=0.0
+            if self.link != "identity" or answer.statistics is None
+            else feature_shift(*(answer.statistics.seen()[s] for s in ("grams", "counts"))),
         )
 
     def _family(self) -> tuple[RegressionMixtureFamily, RegressionMixtureState]:

@@ -6,13 +6,9 @@ from dataclasses import dataclass
 from itertools import combinations
 
 import numpy as np
-from scipy.special import entr, expit, rel_entr
+from scipy.special import chdtri, entr, expit, rel_entr
 
-from latensor.diagnostics.design import (
-    collinear_finding,
-    samples_finding,
-    starts_finding,
-)
+from latensor.diagnostics.design import collinear_finding, samples_finding, starts_finding
 from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import (
     BAD,
@@ -37,6 +33,8 @@ _TIMES, _FRACTION = 2.0, 0.3
 # Two modes are told apart where the density between them falls below this fraction of the lower
 # one: exponential noise, fitted by two Gaussians, falls to .9 of it.
 _VALLEY, _GRID = 0.5, 201
+# How often chance alone may move the features of a component.
+_LEVEL = 1e-4
 # Steps of Newton's method for a logistic regression of as many draws.
 _NEWTON = 20
 
@@ -68,6 +66,8 @@ class RegressionMixtureCertificate(Findings):
         they are no two modes
     widest : float, the noise of a component over the standard deviation of all other samples, at
         most; 0 where there is none
+    feature_shift : float, how far the mean of the features of a component is from that of all, at
+        most, over what chance reaches; 0 where it is not known
     """
 
     n_components: int
@@ -87,6 +87,7 @@ class RegressionMixtureCertificate(Findings):
     asked: float = 0.0
     noise_only: bool = False
     widest: float = 0.0
+    feature_shift: float = 0.0
 
     @property
     def headline(self) -> str:
@@ -132,6 +133,16 @@ class RegressionMixtureCertificate(Findings):
         return CAUTION, (
             f"the noise of one component is {self.widest:.3g} times as wide as all other samples: "
             "it may hold outliers of y, in place of a regression. Take them out."
+        )
+
+    @finding("Features")
+    def _features(self) -> Said | None:
+        if self.feature_shift <= 1:
+            return None
+        return CAUTION, (
+            f"the features of one component are {self.feature_shift:.2g} times as far from those "
+            "of all samples as chance reaches: which component holds depends on X. One curve may "
+            "have been cut in pieces."
         )
 
     @finding("Optimum")
@@ -217,6 +228,23 @@ def widest_noise(weights: np.ndarray, coefficients: np.ndarray, variances: np.nd
         total = others @ spread - (others @ means[:, 0]) ** 2
         widest = max(widest, float(np.sqrt(variances[own] / total)))
     return widest
+
+
+def feature_shift(grams: np.ndarray, counts: np.ndarray) -> float:
+    """How far the mean of the features of a component is from that of all, over chance.
+
+    Components are drawn whatever the features are, so that n_j |mean_j|^2 of whitened features is
+    at most chi-squared of d degrees (less where a posterior is not certain).
+
+    Parameters
+    ----------
+    grams, counts : (k, 1 + d, 1 + d) and (k,), sums of z z' and of 1 over a component; z_0 = 1
+    """
+    if len(counts) == 1 or grams.shape[1] == 1 or not counts.min() > 0:
+        return 0.0
+    means = grams[:, 0, 1:] / counts[:, None]
+    chance = chdtri(means.shape[1], _LEVEL / len(counts))
+    return float(np.sqrt((counts * (means**2).sum(axis=1)).max() / chance))
 
 
 def differs_in_noise_only(

@@ -102,8 +102,7 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
 
     def pack(self, state: GaussianTreeState) -> Array:
         free = state.tree.parent >= 0
-        packed: Array = np.arctanh(np.clip(state.correlation[free], -MOST, MOST))
-        return packed
+        return np.asarray(np.arctanh(np.clip(state.correlation[free], -MOST, MOST)))
 
     def unpack(self, vector: Array, like: GaussianTreeState) -> GaussianTreeState:
         found = np.zeros(len(like.tree))
@@ -122,14 +121,31 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
         return em(fold, self, state, max_iter=max_iter, tol=tol, accelerate=accelerate)
 
 
+def misfit(state: GaussianTreeState, observed: Array, weight: float) -> float:
+    """Root mean square error of approximation (Steiger 1990) of correlations (n, n) by a tree.
+
+    (F / f - 1 / weight)^1/2 with F twice the divergence from the observed correlations, f those
+    that the tree does not choose; NaN where there is none of these.
+    """
+    n = len(observed)
+    free = n * (n - 1) // 2 - (len(state.tree) - 1)
+    model = state.correlations()[:n, :n]
+    sign, log_det = np.linalg.slogdet(observed)
+    if free <= 0 or sign <= 0:
+        return float("nan")
+    factor = scipy.linalg.cho_factor(model, lower=True)
+    apart = 2 * np.log(np.diag(factor[0])).sum() - log_det - n
+    apart += np.trace(scipy.linalg.cho_solve(factor, observed))
+    return float(np.sqrt(max(apart / free - 1 / weight, 0.0)))
+
+
 def conditional_means(state: GaussianTreeState, rows: Array) -> Array:
     """E[h | x] (S, h) of the hidden nodes."""
     n = state.tree.n_observed
     model = state.correlations()
     scaled = (rows - state.mean) / state.deviation
     gain = scipy.linalg.solve(model[:n, :n], model[:n, n:], assume_a="pos")
-    found: Array = scaled @ gain
-    return found
+    return np.asarray(scaled @ gain)
 
 
 def log_densities(state: GaussianTreeState, rows: Array) -> Array:
@@ -140,5 +156,4 @@ def log_densities(state: GaussianTreeState, rows: Array) -> Array:
         factor, ((rows - state.mean) / state.deviation).T, lower=True
     )
     constant = n * np.log(2 * np.pi) + 2 * np.log(np.diag(factor)).sum()
-    found: Array = -0.5 * ((scaled**2).sum(axis=0) + constant) - np.log(state.deviation).sum()
-    return found
+    return np.asarray(-0.5 * ((scaled**2).sum(axis=0) + constant) - np.log(state.deviation).sum())
