@@ -229,7 +229,7 @@ def planted_table(name: str, settings: Sequence[Setting]) -> Table:
                 f"| {number(median(found[:, 4]), '.1f')} |"
             )
         if total:
-            yield f"| **all** | | {total} | **{right} ({right / total:.0%})** | | | | |"
+            yield f"| **all** | | {total} | **{right} ({100 * right / total:.0f} %)** | | | | |"
 
     return table
 

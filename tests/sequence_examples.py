@@ -10,10 +10,22 @@ from latensor.moments.batch import Batch
 from latensor.moments.ragged import Ragged
 from latensor.moments.sequences import DECAYS, LAGS, Pairs, Windows
 from latensor.refinement.em import em
-from latensor.refinement.hmm import ChainFamily, Sequences
+from latensor.refinement.hmm import ChainFamily, ChainOnRows, Sequences
 
 # So many rows that nothing is left of the noise.
 MANY = 1e24
+
+
+def expect(*given):
+    return ChainOnRows(*given).expect()
+
+
+def likeliest_path(*given):
+    return ChainOnRows(*given).likeliest_path()
+
+
+def log_likelihood(*given):
+    return ChainOnRows(*given).log_likelihood()
 
 
 def random_chain(rng, n_components, stay=0.3):

@@ -69,7 +69,7 @@ def replace_work(monkeypatch, work):
     """Let what takes time in the commands be something else."""
     places = {
         "topics": ["learn", "apply_model"],
-        "fit": ["execute"],
+        "fit": ["execute", "fit_shards"],
         "decompose": ["_execute"],
         "complete": ["_fit"],
         "demo": ["collect_docstrings", "image_demo"],
@@ -151,6 +151,9 @@ def test_fractions_on_the_output_end_with_their_reader(folder, monkeypatch):
         ("topics --apply m.npz texts.txt --out pipe.csv", "not a regular file"),
         ("fit spherical rows.csv --out rows.csv", "is a file: give a folder"),
         ("fit spherical rows.csv --out pipes", "not a regular file"),
+        ("fit spherical rows.csv --out new --save /dev/null", "not a regular file"),
+        ("fit spherical rows.csv --out new --save new/labels.csv", "what a file of --out is"),
+        ("fit spherical rows*.csv --save /dev/null", "not a regular file"),
         ("decompose tensor.npy --out /dev/null", "is a file: give a folder"),
         ("decompose o/decomposition.npz --array x --out o", "would overwrite what is read"),
         ("demo --out demo", "not a regular file"),

@@ -58,6 +58,32 @@ def test_all_components_and_their_parameters_must_be_found(found, small, expecte
     assert Selection.of_one("").in_halves == 0
 
 
+@pytest.mark.parametrize(
+    ("behind", "found", "expected"), [(0.15, 2, 2), (0.05, 2, 0), (0.15, 1, 2)], ids=str
+)
+def test_a_larger_number_that_predicts_better_leaves_the_answer_uncertain(behind, found, expected):
+    one = Tried(1, -1.0 - behind, 0.1, 1, 0.1, 0.0, behind, 0.1)
+    selection = Selection(1, "", table=(one, Tried(2, -1.0, 0.1, found, 0.1, 0.0)))
+    assert selection.larger == expected
+    certificate = lt.GaussianHMM(1).fit(CLUSTERS[:40]).certificate_
+    assert certificate.verdict == "stable"
+    told = with_halves(certificate, selection)
+    assert told.verdict == ("uncertain" if expected else "stable")
+    assert ("2 predict what is held out better" in str(told)) == bool(expected)
+    assert Selection.of_one("").larger == 0
+    # Beside more than one it must have been found again.
+    two = Tried(2, -1.0 - behind, 0.1, 2, 0.1, 0.0, behind, 0.1)
+    more = Selection(2, "", table=(two, Tried(3, -1.0, 0.1, found + 1, 0.1, 0.0)))
+    assert more.larger == (3 if expected and found == 2 else 0)
+
+
+def test_a_rare_state_leaves_one_state_uncertain():
+    # The other one has 1.5 % of the rows: its likelihood is 1.9 standard errors better.
+    made = lt.datasets.make_hmm(20_000, 8, 2, stay=0.8, random_state=7107)
+    model = lt.CategoricalHMM("auto", random_state=7107).fit(made.X)
+    assert (model.n_components_, model.certificate_.verdict) != (1, "stable")
+
+
 def test_sources_that_kurtosis_alone_would_not_show():
     # Skewed, with the fourth cumulant of a Gaussian: found in both halves by what they are.
     rng = np.random.default_rng(0)

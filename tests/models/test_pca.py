@@ -8,6 +8,7 @@ from sklearn import decomposition
 from sklearn.base import clone
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
+import latensor as lt
 from latensor.arrays import library_name, to_host
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.matrices.pca import PCA
@@ -372,3 +373,17 @@ def test_the_certificate_of_batches_is_that_of_the_array(kind):
     other = PCA(2).fit([given[:200], given[200:]]).certificate_
     assert one.verdict == other.verdict == "stable"
     assert one.angle == pytest.approx(other.angle, rel=1e-6)
+
+
+@pytest.mark.parametrize("n_components", ["auto", "gap"])
+def test_the_number_that_the_spectrum_says_has_its_reason(n_components, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = rng.standard_normal((400, 3)) @ rng.standard_normal((3, 8))
+    model = PCA(n_components).fit(rows + 0.01 * rng.standard_normal((400, 8)))
+    assert model.selection_.n_components == model.n_components_ == 3
+    assert "factor of" in model.summary()
+    drop = model.explained_variance_[-1] / model.certificate_.next_variance
+    assert model.selection_.tests["drop"] == pytest.approx(drop)
+    assert str(lt.load(model.save(tmp_path / "m")).selection_) == str(model.selection_)
+    assert PCA(n_components).fit(np.zeros((5, 2))).selection_.n_components == 1
+    assert not hasattr(PCA(2).fit(rows), "selection_")

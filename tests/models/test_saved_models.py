@@ -112,6 +112,15 @@ def test_a_loaded_model_answers_as_before(tmp_path, name):
     assert again.get_params() == loaded.get_params()
 
 
+@pytest.mark.parametrize("name", ["LatentDirichletAllocation", "SingleTopic"])
+def test_files_of_topics_keep_why_there_are_so_many(tmp_path, name):
+    counts = lt.datasets.make_single_topic(200, 30, 2, random_state=0).counts
+    model = getattr(lt, name)("auto", random_state=0).fit(counts)
+    loaded = lt.load(model.save(tmp_path / "model.npz"))
+    assert loaded.selection_.to_dict() == model.selection_.to_dict()
+    assert str(loaded.selection_) == str(model.selection_)
+
+
 @pytest.mark.parametrize("name", ["PCA", "SphericalGaussianMixture", "CCA"])
 def test_a_loaded_model_does_not_forget_by_going_on(tmp_path, name):
     model, data = fitted(name), MODELS[name][1]

@@ -9,12 +9,12 @@ from latensor.refinement.hmm import (
     HiddenChain,
     Likelihoods,
     Sequences,
-    expect,
-    likeliest_path,
 )
-from latensor.refinement.hmm.chain import log_likelihood
 from sequence_examples import (
     enumerate_paths,
+    expect,
+    likeliest_path,
+    log_likelihood,
     log_likelihood_of,
     one_step,
     prepared_rows,
@@ -185,7 +185,7 @@ def test_one_pass_is_the_weighted_estimate(make):
     chain, rows, lengths = make()
     sequences = Sequences.of(lengths)
     design = prepared_rows(chain.emission, rows, lengths)
-    likelihoods = chain.emission.likelihoods(design, sequences, 1)
+    likelihoods = chain.emission.likelihoods(design)
     found = expect(likelihoods, sequences, chain.startprob, chain.transmat, 1)
     after, value = one_step(chain, rows, lengths)
     assert value == found.log_likelihood
@@ -248,7 +248,7 @@ def test_likelihoods_are_gaussian_densities(kind):
     chain, rows, lengths = gaussian(2, kind)
     emission = one_step(chain, rows, lengths)[0].emission
     design = prepared_rows(emission, rows, lengths)
-    found = emission.likelihoods(design, Sequences.of(lengths), 1)
+    found = emission.likelihoods(design)
     logs = np.log(found.table) + found.row_scale[:, None]
     for j, matrix in enumerate(emission.matrices()):
         expected = multivariate_normal(emission.means[j], matrix).logpdf(rows)
@@ -267,8 +267,7 @@ def test_missing_entries_have_marginal_densities_and_conditional_moments(kind):
     holes[rng.random(rows.shape) < 0.4] = np.nan
     holes[:3] = np.nan
     design = prepared_rows(emission, holes, lengths)
-    sequences = Sequences.of(lengths)
-    found = emission.likelihoods(design, sequences)
+    found = emission.likelihoods(design)
     logs = np.log(np.maximum(found.table[found.index], 1e-300)) + found.row_scale[:, None]
     posteriors = rng.dirichlet(np.ones(3), len(rows))
 
@@ -375,7 +374,7 @@ def test_threads_change_no_bit(n_threads):
     start, rows, lengths = categorical(5, n=90_000, n_sequences=2)
     sequences = Sequences.of(lengths)
     assert len(sequences.ranges) > 2
-    likelihoods = start.emission.likelihoods(rows, sequences)
+    likelihoods = start.emission.likelihoods(rows)
     one, many = (
         expect(likelihoods, sequences, start.startprob, start.transmat, n) for n in (1, n_threads)
     )

@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from latensor.moments.ragged import Ragged
-from latensor.refinement.hmm import Likelihoods, Sequences, expect
-from latensor.refinement.hmm import chain as chain_module
-from latensor.refinement.hmm.chain import log_likelihood
+from latensor.refinement.hmm import ChainOnRows, Likelihoods, Sequences
+from sequence_examples import expect, log_likelihood
 
 
 def reference(likelihoods, lengths, start, steps):
@@ -82,17 +81,17 @@ def test_what_is_not_known_of_the_next_lane_is_looked_at_again(monkeypatch):
     likelihoods = Likelihoods(np.arange(3100), 0.5 + rng.random((3100, k)))
     value, posteriors, _, counts = reference(likelihoods, lengths, start, steps)
     counted = []
-    count = chain_module._count
+    count = ChainOnRows._count
 
-    def spied(given, sequences, transmat, n_threads, filtered):
+    def spied(chain, filtered):
         # As if the forward pass had forgotten at once: lanes see too little of each other.
         if filtered.lanes > 1:
             filtered = replace(filtered, ahead=2)
-        found = count(given, sequences, transmat, n_threads, filtered)
+        found = count(chain, filtered)
         counted.append(found is not None)
         return found
 
-    monkeypatch.setattr(chain_module, "_count", spied)
+    monkeypatch.setattr(ChainOnRows, "_count", spied)
     found = expect(likelihoods, Sequences.of(lengths), start, steps, 1)
     assert counted == [False] * (len(counted) - 1) + [True]
     assert len(counted) > 1

@@ -108,7 +108,7 @@ class GroupScale:
 
     def places(self, texts: Any) -> Any:
         """The group (n,) of every document; -1 for none."""
-        numbers: dict[str | None, int] = {label: i for i, label in enumerate(self.labels)}
+        numbers = {label: i for i, label in enumerate(self.labels)}
         return np.array([numbers.get(text, -1) for text in known(texts)], np.int64)
 
 

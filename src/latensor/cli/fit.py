@@ -26,7 +26,7 @@ from latensor.cli.fit_run import (
 )
 from latensor.cli.options import Source, Target, jobs_option, refuse_learning, seed_option, typed
 from latensor.cli.refusal import Refusal, errors_in_one_line
-from latensor.cli.saving import output_folder
+from latensor.cli.saving import SUMMARY, output_folder
 from latensor.cli.shards import checkpoint_option, engine_option, fit_shards, is_sharded
 from latensor.whole_files import check_outputs
 
@@ -247,6 +247,10 @@ def fit(
                 say(console, f"The page is in {out}")
             return
         with output_folder(out, COMMAND, FILES, [file]) as output:
+            model_file = options["model_file"]
+            if model_file is not None and model_file.name in FILES | {SUMMARY}:
+                raise Refusal(f"--save={model_file} is what a file of --out is called: rename it")
+            check_outputs({"--save": model_file}, [file])
             execute(run)
             save(run, output, not options["no_figure"])
             _save_model(run.model, options, console)
@@ -264,6 +268,7 @@ def _fit_shards(
 ) -> None:
     if out is not None:
         raise Refusal("--out answers for every row of one file: use --save for the model")
+    check_outputs({"--save": options["model_file"]})
     model = fit_shards(entry.model, file, arguments, options, WORDING, console)
     _save_model(model, options, console)
 

@@ -11,6 +11,7 @@ import numpy as np
 from latensor.cli.fit_input import Data, Reading, read_incomplete, whole_table
 from latensor.cli.fit_tables import listed
 from latensor.cli.refusal import Refusal
+from latensor.cli.saving import write_columns
 
 _FASTA = (".fasta", ".fa", ".fna", ".faa", ".fas")
 
@@ -74,24 +75,18 @@ def read_leaves(reading: Reading) -> Data:
     return Data((found.X,), sites, shape, tuple(found.names), code, "X")
 
 
-def _leaf_names(model: Any, data: Data) -> Sequence[str]:
-    count = model.tree_.n_observed
+def _named(data: Data, count: int) -> Sequence[str]:
     return data.names if len(data.names) == count else [str(i) for i in range(count)]
 
 
 def write_memberships(stream: IO[bytes], model: Any, data: Data) -> None:
     """A line for every node: its community and all memberships."""
-    n, k = model.membership_.shape
-    names = data.names if len(data.names) == n else [str(i) for i in range(n)]
-    head = ["node", "community", *(f"membership {j}" for j in range(k))]
-    lines = [",".join(head)]
-    for name, label, fractions in zip(names, model.labels_, model.membership_, strict=True):
-        quoted = '"' + name.replace('"', '""') + '"' if set(name) & set('",\n\r') else name
-        lines.append(",".join([quoted, str(label), *(f"{fraction:.6g}" for fraction in fractions)]))
-    stream.write(("\n".join(lines) + "\n").encode("utf-8"))
+    columns = {"node": _named(data, len(model.membership_)), "community": model.labels_}
+    fractions = {f"membership {j}": column for j, column in enumerate(model.membership_.T)}
+    write_columns(stream, columns | fractions)
 
 
 def write_newick(stream: IO[bytes], model: Any, data: Data) -> None:
     """The tree with lengths and support."""
-    text = model.newick(_leaf_names(model, data), support=True, root="midpoint")
+    text = model.newick(_named(data, model.tree_.n_observed), support=True, root="midpoint")
     stream.write((text + "\n").encode("utf-8"))

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import IO, Any
 
 import numpy as np
 
 from latensor.cli.fit_input import Data
 from latensor.cli.fit_models import Entry
+from latensor.cli.saving import write_columns
 from latensor.diagnostics.findings import plain
 
 PARAMETERS = "parameters.json"
@@ -41,22 +42,12 @@ def parameters_of(model: Any, names: Sequence[str]) -> dict[str, Any]:
 
 def as_json(content: Any) -> str:
     """Strict JSON in which a row of numbers is a line."""
-    text = json.dumps(_strict(content), indent=2, allow_nan=False, ensure_ascii=False, default=str)
+    text = json.dumps(plain(content), indent=2, allow_nan=False, ensure_ascii=False, default=str)
     return re.sub(r"\[\n\s*([^\[\]{}\"]*?)\n\s*\]", _one_line, text) + "\n"
 
 
 def _one_line(found: re.Match[str]) -> str:
     return "[" + " ".join(found[1].split()) + "]"
-
-
-def _strict(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _strict(entry) for key, entry in value.items()}
-    if isinstance(value, np.ndarray | np.generic):
-        return _strict(value.tolist())
-    if isinstance(value, list | tuple):
-        return [_strict(entry) for entry in value]
-    return plain(value)
 
 
 def write_answers(name: str, stream: IO[bytes], model: Any, data: Data) -> None:
@@ -68,49 +59,31 @@ def write_answers(name: str, stream: IO[bytes], model: Any, data: Data) -> None:
     stream : binary stream into that file
     """
     X = data.arguments[0]
+    columns = {"row": np.arange(data.n_rows)}
     if name == "labels.csv":
-        columns = {"row": np.arange(data.n_rows), "component": model.predict(X)}
+        columns["component"] = model.predict(X)
         if hasattr(model, "predict_proba"):
             columns["probability"] = np.asarray(model.predict_proba(X)).max(axis=1)
-        _write_columns(stream, columns)
     elif name == "components.csv":
         chances = np.asarray(model.predict_proba(*data.arguments))
-        columns = {"row": np.arange(data.n_rows), "component": chances.argmax(axis=1)}
-        columns["probability"] = chances.max(axis=1)
-        _write_columns(stream, columns)
+        columns |= {"component": chances.argmax(axis=1), "probability": chances.max(axis=1)}
     elif name == "predictions.csv":
-        columns = {"row": np.arange(data.n_rows), "predicted": np.asarray(model.predict(X))}
-        _write_columns(stream, columns)
+        columns["predicted"] = model.predict(X)
     elif name == "states.csv":
         states = np.asarray(model.predict(*data.arguments))
-        columns = {"row": np.arange(data.n_rows)}
         if data.lengths is not None:
             names = data.sequences or [str(s) for s in range(len(data.lengths))]
             columns["sequence"] = np.repeat(np.asarray(names), data.lengths)
         chances = np.asarray(model.predict_proba(*data.arguments))
         columns |= {"state": states, "probability": chances[np.arange(len(states)), states]}
-        _write_columns(stream, columns)
     elif name.endswith(".npy"):
         np.save(stream, np.asarray(model.transform(X)), allow_pickle=False)
+        return
     else:
         left, right = model.transform(*data.arguments)
         np.savez(stream, allow_pickle=False, x=left, y=right)
-
-
-def _write_columns(stream: IO[bytes], columns: dict[str, Any]) -> None:
-    shown = [
-        [f"{value:.6g}" for value in values.tolist()]
-        if values.dtype.kind == "f"
-        else [_field(str(value)) for value in values.tolist()]
-        for values in map(np.asarray, columns.values())
-    ]
-    lines: Iterable[str] = map(",".join, zip(*shown, strict=True))
-    stream.write(("\n".join([",".join(columns), *lines]) + "\n").encode("utf-8"))
-
-
-def _field(text: str) -> str:
-    """A field of CSV, in quotes where it needs them."""
-    return '"' + text.replace('"', '""') + '"' if re.search(r'[",\n\r]', text) else text
+        return
+    write_columns(stream, columns)
 
 
 def snippet(entry: Entry, data: Data, arguments: dict[str, Any]) -> str:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from math import isfinite
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from latensor.cli.refusal import Refusal
+from latensor.diagnostics.findings import plain
 from latensor.whole_files import PendingFile, check_folder, check_outputs
 
 SUMMARY = "summary.json"
@@ -42,7 +44,7 @@ class Output:
     def summary(self, command: str, content: Mapping[str, Any]) -> None:
         """Write what was done as JSON, with the list of files; call it last."""
         full = {"written_by": command, **content, "files": sorted([*self._files, SUMMARY])}
-        self.text(SUMMARY, json.dumps(_strict(full), indent=2, allow_nan=False) + "\n")
+        self.text(SUMMARY, json.dumps(plain(full), indent=2, allow_nan=False) + "\n")
 
     @property
     def names(self) -> list[str]:
@@ -144,18 +146,14 @@ def _written_before(target: Path, command: str) -> frozenset[str]:
     )
 
 
-def _strict(value: Any) -> Any:
-    """A value in types that strict JSON knows; numbers that are not finite become null."""
-    if isinstance(value, Mapping):
-        return {str(key): _strict(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(entry) for entry in value]
-    if isinstance(value, np.ndarray):
-        return _strict(value.tolist())
-    if isinstance(value, np.generic):
-        return _strict(value.item())
-    if isinstance(value, complex):
-        return {"real": value.real, "imaginary": value.imag}
-    if isinstance(value, float):
-        return value if isfinite(value) else None
-    return value
+def write_columns(stream: IO[bytes], columns: dict[str, Any]) -> None:
+    """Columns of one length by name, as CSV."""
+    shown = [
+        [f"{value:.6g}" if values.dtype.kind == "f" else value for value in values.tolist()]
+        for values in map(np.asarray, columns.values())
+    ]
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(zip(*shown, strict=True))
+    stream.write(text.getvalue().encode("utf-8"))

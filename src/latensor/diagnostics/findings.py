@@ -6,7 +6,7 @@ import dataclasses
 import html
 import math
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
@@ -58,9 +58,12 @@ class Findings:
     ----------
     in_halves : int, the number of components where both halves of the data found all of them, which
         is observed stability; 0 where that was not tried
+    larger : int, a larger number of components that predicts better, but not by enough, or that
+        halves of the data did not find again; 0 where there is none
     """
 
     in_halves: int = 0
+    larger: int = 0
     # Topics that the verdict does not ask, unless they are bad: how well the model fits is said
     # apart, and where both halves found the components stability need not be inferred.
     _apart: ClassVar[frozenset[str]] = frozenset()
@@ -84,6 +87,15 @@ class Findings:
         if self.in_halves <= 0:
             return None
         return GOOD, f"each half of the data finds all {self.in_halves} by itself."
+
+    @finding("Number")
+    def _number(self) -> Said | None:
+        if not self.larger:
+            return None
+        return CAUTION, (
+            f"{self.larger} predict what is held out better by more than one standard error, but "
+            "not by two, or halves of the data do not find the same ones: more data would tell."
+        )
 
     @property
     def judged(self) -> tuple[Statement, ...]:
@@ -167,7 +179,10 @@ def shown_spectrum(values: Sequence[float], limit: int = 6) -> str:
 
 
 def plain(value: Any) -> Any:
-    """A value in types that JSON knows; infinity as text, what is not a number as None."""
+    """A value in types that JSON knows; infinity as text, what is not a number as None.
+
+    Complex numbers are pairs.
+    """
     if isinstance(value, KruskalRank):
         return {"lower": value.lower, "upper": value.upper, "method": value.method}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -176,7 +191,9 @@ def plain(value: Any) -> Any:
         return value.name
     if isinstance(value, np.ndarray | np.generic):
         return plain(value.tolist())
-    if isinstance(value, dict):
+    if isinstance(value, complex):
+        return {"real": plain(value.real), "imaginary": plain(value.imag)}
+    if isinstance(value, Mapping):
         return {str(name): plain(item) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return [plain(item) for item in value]

@@ -57,6 +57,7 @@ class MixtureCertificate(Findings):
     notes : tuple of str, what else the user should know
     in_halves : int, the number of components where both halves of the samples found all of them; 0
         where that was not tried
+    larger : int, a larger number that may be right too; 0 where there is none
     n_reproduced : int, components that searches on two halves of the rows both found, tried where
         rows are not shown to be Gaussian (a test rejects that, entries are missing, or a component
         has fewer than 50 rows), so that likelihoods do not show it; -1 where that was not tried
@@ -80,6 +81,7 @@ class MixtureCertificate(Findings):
     notes: tuple[str, ...] = ()
     in_halves: int = 0
     n_reproduced: int = -1
+    larger: int = 0
     misfit: tuple[float, int, float] = UNKNOWN_FIT
     _apart: ClassVar[frozenset[str]] = frozenset({"Fit"})
     _inferred: ClassVar[frozenset[str]] = frozenset(

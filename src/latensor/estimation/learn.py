@@ -13,7 +13,7 @@ from latensor.estimation.run import Run
 from latensor.exceptions import NotIdentifiableError
 from latensor.moments.sums import Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.em import Reached, Refined, Refinement, em
+from latensor.refinement.em import Refined, Refinement
 from latensor.refinement.family import Family, State
 
 
@@ -151,17 +151,10 @@ def _search(
 def _start(
     model: Model[State], frame: Frame, search: Search[State], answer: Answer[State]
 ) -> Start[State]:
-    if answer.state is not None and not answer.doubtful:
-        return Start(answer.state, answer.start)
-    if answer.state is not None and model.first_steps:
-        # A read-off stands beside other starts once EM has repaired its noise.
-        steps: Reached[State] = em(
-            search.fold, search.family, answer.state, max_iter=model.first_steps, prepared=True
-        )
-        search = replace(search, state=steps.state)
-    found = model.search(frame, search)
-    if found is not None:
-        return found
+    if answer.state is None or answer.doubtful:
+        found = model.search(frame, search)
+        if found is not None:
+            return found
     if answer.state is None:
         raise NotIdentifiableError("neither moments nor starts give anything to refine")
     return Start(answer.state, answer.start)

@@ -142,8 +142,6 @@ class Model(Generic[State]):
     search_size: ClassVar[int] = 20_000
     # Numbers of the sample on which EM runs: 128 MB.
     sample_entries: ClassVar[int] = 2**24
-    # Steps of EM that repair the noise of a read-off before other starts stand beside it.
-    first_steps: ClassVar[int] = 10
     # Units that a fit keeps for a stream that goes on from it; None for all that EM had in memory.
     stream_size: ClassVar[int | None] = None
     # Refits that intervals of a refined answer need; 0 where it maximizes a likelihood, whose

@@ -110,6 +110,18 @@ class Selection:
         return self.n_components if found and agrees else 0
 
     @property
+    def larger(self) -> int:
+        """A larger number that predicts best, by more than one standard error, and was found in
+        both halves; beside an answer of one, whether it was found or not. 0 for none.
+        """
+        rows = {row.n_components: row for row in self.table}
+        own, best = rows.get(self.n_components), max(rows.values(), key=_held_out, default=None)
+        if own is None or best is None or best.n_components <= self.n_components:
+            return 0
+        counts = own.n_components == 1 or best.is_reproduced
+        return best.n_components if counts and own.behind > own.behind_error else 0
+
+    @property
     def candidates(self) -> tuple[int, ...]:
         """The numbers tried, increasing."""
         return tuple(row.n_components for row in self.table)
@@ -144,10 +156,10 @@ class Selection:
 
 def with_halves(certificate: Any, selection: Selection | None) -> Any:
     """A certificate with what the halves of the data said, where the number was chosen by them."""
-    takes = any(each.name == "in_halves" for each in fields(certificate))
+    takes = {each.name for each in fields(certificate)} & {"in_halves", "larger"}
     if selection is None or not takes:
         return certificate
-    return replace(certificate, in_halves=selection.in_halves)
+    return replace(certificate, **{name: getattr(selection, name) for name in takes})
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,7 +288,9 @@ class _Search:
         count = small if small > 1 and medium < large else medium
         limit_reached = best == self.limit > 1
         text = f"each was found again in the other half of the {where}"
-        if medium == 1:
+        if large == 1:
+            text = f"no more predict the other half of the {where} better by two standard errors"
+        elif medium == 1:
             text = f"no more than one was found again in the other half of the {where}"
         if count < medium:
             text += f", {also}; {medium} are without that"
@@ -387,6 +401,10 @@ class _Search:
         self.found.setdefault(k, []).append(found)
         self.seconds[k] = self.seconds.get(k, 0.0) + time.perf_counter() - began
         return True
+
+
+def _held_out(row: Tried) -> float:
+    return row.held_out
 
 
 def _finds_all(found: Evaluation) -> bool:

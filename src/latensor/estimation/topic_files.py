@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.diagnostics.topic_certificate import TopicCertificate
 from latensor.estimation.files import load, new_estimator, register_kind
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError
 from latensor.value_files import TOPIC_MODEL, Stored, storable
 from latensor.whole_files import PathLike
@@ -27,6 +28,7 @@ def saved_state(model: Any) -> dict[str, Any]:
         **{name: int(getattr(model, f"{name}_")) for name in _COUNTS},
         "status": str(model.status_),
         "certificate": getattr(model, "certificate_", None),
+        "selection": getattr(model, "selection_", None),
     }
 
 
@@ -77,6 +79,12 @@ def restore_state(model: Any, state: dict[str, Any]) -> None:
         raise InvalidInputError(f"{', '.join(numbers)} are no counts")
     if not isinstance(state["status"], str):
         raise InvalidInputError("its status is no text")
+    selection = state.get("selection")
+    if selection is not None:
+        if not isinstance(selection, Selection) or selection.n_components != n_components:
+            raise InvalidInputError("its selection is none of its number of topics")
+        str(selection)
+        model.selection_ = selection
     certificate = state.get("certificate")
     if certificate is not None:
         _check_certificate(certificate, n_components)

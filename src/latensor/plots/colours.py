@@ -63,7 +63,7 @@ def checked_names(
 ) -> list[str]:
     """Names of `count` columns, cut to a length that fits; `stem` and a number unless given.
 
-    Names that end differently are cut in the middle.
+    Names that end differently keep their ends.
     """
     if names is None:
         return [f"{stem} {j}".strip() for j in range(count)]

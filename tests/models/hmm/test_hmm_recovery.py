@@ -18,7 +18,6 @@ from latensor.models.hmm.subspace import find_subspace
 from latensor.moments.sequences import Pairs, Windows
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.hmm import CategoricalEmission, HiddenChain
-from latensor.refinement.hmm.chain import log_likelihood, sequence_log_likelihoods
 from sequence_examples import (
     MANY,
     log_likelihood_of,
@@ -278,10 +277,9 @@ def test_few_rows_are_one_state(lengths):
 def test_likelihoods_of_sequences_add_up():
     data = make_hmm(5000, 6, 3, transmat=TRANSMAT, emissionprob=EMISSIONS, random_state=0)
     lengths = [3, 1, 2000, 996, 2000]
-    chain, design, sequences = CategoricalHMM(3).fit(data.X)._read_sequences(data.X, lengths)
-    likelihoods = chain.emission.likelihoods(design, sequences)
-    given = (likelihoods, sequences, chain.startprob, chain.transmat)
-    assert np.isclose(sequence_log_likelihoods(*given).sum(), log_likelihood(*given), rtol=1e-12)
+    chain = CategoricalHMM(3).fit(data.X)._on(data.X, lengths)
+    each = chain.sequence_log_likelihoods()
+    assert np.isclose(each.sum(), chain.log_likelihood(), rtol=1e-12)
 
 
 def test_many_symbols_take_the_sparse_way_to_the_same_subspace():

@@ -68,40 +68,6 @@ def sum_by_part(
 
 
 @compiled()
-def sum_of_own_part(
-    pointers: Any,
-    columns: Any,
-    values: Any,
-    places: Any,
-    part: Any,
-    views: Any,
-    own: Any,
-    others: Any,
-) -> None:
-    """Sums of A_ij V_j, of the part of node i, and of A_ij V_i, of that of the other end.
-
-    Parameters
-    ----------
-    pointers, columns, values, places, part : as for `sum_by_part`
-    views : (n, parts, q) V
-    own : (b, q), added to
-    others : (n, q), as for `sum_by_part`
-    """
-    directed = others.shape[0] > 0
-    for i in range(pointers.shape[0] - 1):
-        place = places[i]
-        for e in range(pointers[i], pointers[i + 1]):
-            j = columns[e]
-            if j == place:
-                continue
-            for l in range(views.shape[2]):  # noqa: E741
-                own[i, l] += values[e] * views[j, part[place], l]
-            if directed:
-                for l in range(views.shape[2]):  # noqa: E741
-                    others[j, l] += values[e] * views[place, part[j], l]
-
-
-@compiled()
 def explain_edges(
     pointers: Any,
     columns: Any,
@@ -145,52 +111,3 @@ def explain_edges(
                     into[j, l] += scale * turned[i, l]
             total += values[e] * np.log(rate)
         logs[i] = total
-
-
-@compiled()
-def simplex_least_squares(gram: Any, targets: Any, start: Any, n_steps: int, found: Any) -> None:
-    """min_p p'Gp - 2 t'p over the simplex for every row t (n, k), by accelerated projection."""
-    n, k = targets.shape
-    bound = 0.0
-    for a in range(k):
-        row = 0.0
-        for b in range(k):
-            row += abs(gram[a, b])
-        bound = max(bound, row)
-    step = 1.0 / max(bound, 1e-300)
-    point = np.empty(k)
-    ahead = np.empty(k)
-    moved = np.empty(k)
-    ordered = np.empty(k)
-    for i in range(n):
-        for a in range(k):
-            point[a] = start[a]
-            ahead[a] = start[a]
-        momentum = 1.0
-        for _ in range(n_steps):
-            for a in range(k):
-                slope = -targets[i, a]
-                for b in range(k):
-                    slope += gram[a, b] * ahead[b]
-                moved[a] = ahead[a] - step * slope
-                ordered[a] = moved[a]
-            ordered.sort()
-            total = 0.0
-            shift = 0.0
-            for a in range(k - 1, -1, -1):
-                total += ordered[a]
-                level = (total - 1.0) / (k - a)
-                if ordered[a] > level:
-                    shift = level
-            following = (1.0 + np.sqrt(1.0 + 4.0 * momentum * momentum)) / 2.0
-            change = 0.0
-            for a in range(k):
-                fresh = max(moved[a] - shift, 0.0)
-                change = max(change, abs(fresh - point[a]))
-                ahead[a] = fresh + (momentum - 1.0) / following * (fresh - point[a])
-                point[a] = fresh
-            momentum = following
-            if change < 1e-9:
-                break
-        for a in range(k):
-            found[i, a] = point[a]

@@ -20,8 +20,6 @@ from latensor.value_files import storable
 # The gain of log-likelihood over a network without communities, in units of n log k: 24 networks
 # without any, of 50 to 2,000 nodes, reached 0.3 to 1.15.
 _GAIN, _CHANCE = 2.0, 1.2
-
-
 # Where the memberships began that were kept.
 _STARTS = {
     "tensor": "from the tensor of stars",

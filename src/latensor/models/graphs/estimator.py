@@ -232,13 +232,7 @@ class MixedMembershipBlockModel(RefinementParameters, ClusterMixin, LatentEstima
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
         if isinstance(X, Partitioned):
             self.node_names_: list[Any] | None = None
-            source = row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
-        else:
-            source = self._whole(X)
-        return source
-
-    def _whole(self, X: object) -> Source:
-        """A network in memory."""
+            return row_source(self, X, sample_weight, reset=reset, kind=Kind.GRAPH)
         matrix, self.node_names_ = read_graph(X)
         if self.directed is False:
             matrix = scipy.sparse.csr_array(matrix.maximum(matrix.T))
@@ -265,13 +259,12 @@ class MixedMembershipBlockModel(RefinementParameters, ClusterMixin, LatentEstima
         state: GraphState = self._model().presented(frame, answer.state)
         activity = state.weights.sum(axis=1)
         mean = float(activity.mean())
-        explained_ = state.membership * state.expected_edges()
         return {
             "membership_": state.membership,
             "block_matrix_": state.block * mean**2,
             "activity_": activity / mean,
             "alpha_": state.alpha,
-            "labels_": np.argmax(explained_, axis=1),
+            "labels_": np.argmax(state.membership * state.expected_edges(), axis=1),
             "directed_": frame["nodes"].directed,
             "history_": np.array(answer.history),
             "n_components_": int(self.n_components),

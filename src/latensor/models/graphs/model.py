@@ -21,14 +21,7 @@ from latensor.models.graphs.spectral import (
     successive_projection,
 )
 from latensor.models.graphs.star import StarReading, read_star
-from latensor.models.graphs.sums import (
-    Census,
-    ExplainedEdges,
-    LeastSquares,
-    OwnPartSums,
-    PartSums,
-    StarMoments,
-)
+from latensor.models.graphs.sums import Census, ExplainedEdges, LeastSquares, PartSums, StarMoments
 from latensor.moments.batch import Batch, Kind
 from latensor.value_files import storable
 
@@ -69,8 +62,7 @@ class GraphState:
     def expected_edges(self) -> Array:
         """(k,) the edges that a pure member of average activity has."""
         sizes = self.weights.sum(axis=0)
-        found: Array = (self.block @ sizes + self.block.T @ sizes) / 2
-        return found
+        return np.asarray((self.block @ sizes + self.block.T @ sizes) / 2)
 
     def permuted(self, order: Array) -> GraphState:
         """With the communities in another order."""
@@ -205,10 +197,10 @@ class BlockModel(Model[GraphState]):
         nodes, degrees = frame["nodes"], frame["degrees"]
         linked = degrees > 0
         starts: dict[str, Array] = {}
-        evidence: dict[str, Any] = {"degrees": degrees, "spectrum": ()}
-        evidence["is_small"] = not self.takes_stars(frame)
-        evidence["unseen"] = ""
-        if self.takes_stars(frame):
+        stars = self.takes_stars(frame)
+        evidence: dict[str, Any] = {"degrees": degrees, "spectrum": (), "unseen": ""}
+        evidence["is_small"] = not stars
+        if stars:
             try:
                 reading, membership = self._stars(run, nodes)
                 starts["tensor"] = membership
@@ -263,7 +255,9 @@ class BlockModel(Model[GraphState]):
         for number in range(begin, _PART_PASSES):
             if number:
                 right = _by_part(parts, product, lambda block: np.linalg.qr(block)[0])
-            product = run.fold("parts", OwnPartSums(nodes, part, views(right))).table()
+            # A_m' A_m R_m of every part m.
+            every = _product(run, "parts", nodes, views(right).reshape(n, -1))
+            product = every.reshape(n, 3, -1)[np.arange(n), part]
             loop.commit((number + 1, product))
         # The leading k directions of A'A Q.
         turned = _by_part(

@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.refinement.em import Loop
+from latensor.refinement.mixture_starts import kmeans
 
 # Nodes up to which the adjacency is made dense, and its spectrum is exact.
 _DENSE = 1500
@@ -54,39 +55,15 @@ def clustered(
     if directions:
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         rows = vectors / np.maximum(norms, 1e-12 * max(float(norms.max()), 1e-300))
-    best, labels = np.inf, np.zeros(len(rows), dtype=np.int64)
-    for _ in range(_RESTARTS):
-        cost, found = _k_means(rows, k, rng)
-        if cost < best:
-            best, labels = cost, found
-    return labels
+    ones = np.ones(len(rows))
+    found = [kmeans(rows, ones, k, rng, 100) for _ in range(_RESTARTS)]
 
+    def between(labels: Array) -> float:
+        members = np.eye(k)[labels]
+        squares = ((members.T @ rows) ** 2).sum(axis=1)
+        return float((squares / np.maximum(members.sum(axis=0), 1)).sum())
 
-def _k_means(rows: Array, k: int, rng: np.random.Generator) -> tuple[float, Array]:
-    centres = rows[[int(rng.integers(len(rows)))]]
-    squares = (rows**2).sum(axis=1)
-    while len(centres) < k:
-        gaps = np.maximum(_squared(rows, squares, centres).min(axis=1), 0)
-        total = gaps.sum()
-        chances = gaps / total if total > 0 else None
-        centres = np.vstack([centres, rows[int(rng.choice(len(rows), p=chances))]])
-    labels = np.full(len(rows), -1)
-    for _ in range(100):
-        gaps = _squared(rows, squares, centres)
-        fresh = np.argmin(gaps, axis=1)
-        if (fresh == labels).all():
-            break
-        labels = fresh
-        sums = np.zeros(centres.shape)
-        np.add.at(sums, labels, rows)
-        counts = np.bincount(labels, minlength=k)
-        centres = np.where(counts[:, None] > 0, sums / np.maximum(counts, 1)[:, None], centres)
-    return float(np.maximum(gaps.min(axis=1), 0).sum()), labels
-
-
-def _squared(rows: Array, squares: Array, centres: Array) -> Array:
-    found: Array = squares[:, None] - 2 * rows @ centres.T + (centres**2).sum(axis=1)
-    return found
+    return max(found, key=between)
 
 
 def successive_projection(values: Array, vectors: Array, k: int) -> Array:

@@ -11,12 +11,8 @@ from typing import Any
 import numpy as np
 
 from latensor.arrays import Array
-from latensor.models.graphs._kernels import (
-    explain_edges,
-    simplex_least_squares,
-    sum_by_part,
-    sum_of_own_part,
-)
+from latensor.estimation.homogeneous import project_to_simplex
+from latensor.models.graphs._kernels import explain_edges, sum_by_part
 from latensor.models.graphs.nodes import NodeTable, Pieces, PlacedRows
 from latensor.moments.batch import Batch
 from latensor.moments.sums import Sums
@@ -96,31 +92,6 @@ class PartSums(NodeTable):
 
 
 @dataclass(frozen=True, eq=False)
-class OwnPartSums(NodeTable):
-    """(n, q) sums of V_j over the edges of a node, of the node's own part.
-
-    After `PartSums` of R: A_m' A_m R_m of every part m, a step towards singular vectors.
-
-    Attributes
-    ----------
-    part : (n,)
-    views : (n, parts, q) V
-    """
-
-    part: Any
-    views: Any
-
-    def summed(self, batch: Batch) -> dict[str, Any]:
-        rows, places = batch.rows, self.nodes.places(batch)
-        q = self.views.shape[2]
-        own, others = np.zeros((len(batch), q)), self.others(q)
-        sum_of_own_part(
-            rows.indptr, rows.indices, rows.data, places, self.part, self.views, own, others
-        )
-        return self.placed(places, own, others)
-
-
-@dataclass(frozen=True, eq=False)
 class StarMoments(Sums):
     """First, second and third cross moments of three views of every node (monograph 4.3, 4.4).
 
@@ -150,10 +121,23 @@ class LeastSquares(Sums):
     columns: Any
 
     def summed(self, batch: Batch) -> dict[str, Any]:
-        targets, k = batch.rows @ self.columns, self.columns.shape[1]
-        found, gram = np.empty((len(batch), k)), self.columns.T @ self.columns
-        simplex_least_squares(gram, np.ascontiguousarray(targets), np.full(k, 1 / k), 400, found)
+        found = simplex_least_squares(self.columns.T @ self.columns, batch.rows @ self.columns)
         return {"membership": PlacedRows((int(batch.keys[0]),), (found,))}
+
+
+def simplex_least_squares(gram: Array, targets: Array, n_steps: int = 400) -> Array:
+    """min_p p'Gp - 2 t'p over the simplex for every row t (n, k), by accelerated projection."""
+    step = 1.0 / max(float(np.abs(gram).sum(axis=1).max()), 1e-300)
+    found = ahead = np.full(targets.shape, 1 / len(gram))
+    momentum = 1.0
+    for _ in range(n_steps):
+        before, found = found, project_to_simplex(ahead - step * (ahead @ gram - targets))
+        following = (1.0 + np.sqrt(1.0 + 4.0 * momentum**2)) / 2.0
+        ahead = found + (momentum - 1.0) / following * (found - before)
+        momentum = following
+        if np.abs(found - before).max() < 1e-9:
+            break
+    return found
 
 
 @dataclass(frozen=True, eq=False)

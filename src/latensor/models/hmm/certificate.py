@@ -62,6 +62,7 @@ class HMMCertificate(Findings):
         free, the fewest; infinite where no entry of a point is missing
     in_halves : int, the number of states where both halves of the rows found all of them; 0 where
         that was not tried
+    larger : int, a larger number of states that may be right too; 0 where there is none
     """
 
     n_components: int
@@ -79,6 +80,7 @@ class HMMCertificate(Findings):
     rows_alone: float = float("nan")
     n_observed: float = float("inf")
     in_halves: int = 0
+    larger: int = 0
     n_entries: int = 0
     n_parameters: int = 0
     _inferred: ClassVar[frozenset[str]] = frozenset({"Noise", "Fit", "Conditioning", "Starts"})

@@ -13,8 +13,7 @@ from latensor.datasets.sequences import draw_states, stationary_distribution
 from latensor.exceptions import InvalidInputError, warn_caller
 from latensor.moments.batch import Batch
 from latensor.moments.ragged import Ragged
-from latensor.refinement.hmm import ChainFamily, HiddenChain, Sequences, expect, likeliest_path
-from latensor.refinement.hmm.chain import log_likelihood, sequence_log_likelihoods
+from latensor.refinement.hmm import ChainFamily, ChainOnRows, HiddenChain
 from latensor.sources.sequences import read_lengths
 
 
@@ -29,14 +28,15 @@ class HiddenMarkovInference:
     random_state: Any
     n_jobs: Any
 
-    def _read_sequences(self, X: object, lengths: object) -> tuple[HiddenChain, Any, Sequences]:
-        """The fitted model, rows as its emissions take them, and where sequences begin."""
+    def _on(self, X: object, lengths: object) -> ChainOnRows:
+        """The fitted model on rows."""
         check_is_fitted(self)
         rows = self._read_rows(X, reset=False)
         sizes, chain = read_lengths(lengths, len(rows)), self._chain()
         units = Batch((Ragged.of(rows, sizes),), np.ones(len(sizes)), np.arange(len(sizes)))
-        _, design, sequences = ChainFamily(chain.emission.design).prepare(units).parts
-        return chain, design, sequences
+        prepared = ChainFamily(chain.emission.design).prepare(units)
+        _, design, sequences = prepared.parts
+        return chain.on(design, sequences, thread_count(self.n_jobs))
 
     def _chain(self) -> HiddenChain:
         startprob = np.ascontiguousarray(self.startprob_, dtype=np.float64)
@@ -51,13 +51,8 @@ class HiddenMarkovInference:
         X : rows of all sequences, one after the other
         lengths : how many rows each sequence has, in order; None for one sequence
         """
-        chain, design, sequences = self._read_sequences(X, lengths)
-        n_threads = thread_count(self.n_jobs)
-        likelihoods = chain.emission.likelihoods(design, sequences, n_threads)
         with np.errstate(divide="ignore"):
-            return log_likelihood(
-                likelihoods, sequences, chain.startprob, chain.transmat, n_threads
-            )
+            return self._on(X, lengths).log_likelihood()
 
     def score_samples(self, X: object, lengths: object = None) -> tuple[float, Any]:
         """The log-likelihood of all rows, and the posterior probabilities (n, k) of the states.
@@ -66,12 +61,10 @@ class HiddenMarkovInference:
         warning says so, and it is cut where it becomes impossible; the part before is told by
         its own rows, the part after begins with all states equally likely.
         """
-        chain, rows, sequences = self._read_sequences(X, lengths)
-        n_threads = thread_count(self.n_jobs)
-        likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
-        found = expect(likelihoods, sequences, chain.startprob, chain.transmat, n_threads)
+        chain = self._on(X, lengths)
+        found = chain.expect()
         if found.log_likelihood == -np.inf:
-            _say_impossible(chain, likelihoods, sequences, "they are cut there")
+            _say_impossible(chain, "they are cut there")
         return found.log_likelihood, found.posteriors
 
     def predict_proba(self, X: object, lengths: object = None) -> Any:
@@ -99,14 +92,10 @@ class HiddenMarkovInference:
         if algorithm == "map":
             posteriors = self.predict_proba(X, lengths)
             return float(posteriors.max(axis=1).sum()), posteriors.argmax(axis=1)
-        chain, rows, sequences = self._read_sequences(X, lengths)
-        n_threads = thread_count(self.n_jobs)
-        likelihoods = chain.emission.likelihoods(rows, sequences, n_threads)
-        value, path = likeliest_path(
-            likelihoods, sequences, chain.startprob, chain.transmat, n_threads
-        )
+        chain = self._on(X, lengths)
+        value, path = chain.likeliest_path()
         if value == -np.inf:
-            _say_impossible(chain, likelihoods, sequences, "their states are arbitrary")
+            _say_impossible(chain, "their states are arbitrary")
         return value, path
 
     def predict(self, X: object, lengths: object = None) -> Any:
@@ -162,8 +151,8 @@ class HiddenMarkovInference:
         raise NotImplementedError(f"{type(self).__name__} must draw rows")
 
 
-def _say_impossible(chain: HiddenChain, likelihoods: Any, sequences: Sequences, what: str) -> None:
-    values = sequence_log_likelihoods(likelihoods, sequences, chain.startprob, chain.transmat)
+def _say_impossible(chain: ChainOnRows, what: str) -> None:
+    values = chain.sequence_log_likelihoods()
     places = np.flatnonzero(values == -np.inf)
     warn_caller(
         f"{len(places)} of {len(values)} sequences, the first of them number {places[0]}, have "

@@ -35,8 +35,7 @@ from latensor.moments.batch import Batch, Kind
 from latensor.moments.sequences import DECAYS, PairSums, WindowSums
 from latensor.moments.sums import Folded, Joint
 from latensor.moments.unit_sample import Sample
-from latensor.refinement.hmm import ChainFamily, HiddenChain, expect
-from latensor.refinement.hmm.chain import predicted, sequence_log_likelihoods
+from latensor.refinement.hmm import ChainFamily, HiddenChain
 
 # Random starts beside those of the moments; more where these are weaker than their noise, and for
 # so few rows that they cost next to nothing, though never more than three for a state.
@@ -80,7 +79,6 @@ class ChainModel(Model[HiddenChain]):
     # Rows: as many as EM needs to see its slowest direction (two overlapping states).
     pilot_size: ClassVar[int] = 100_000
     search_size: ClassVar[int] = 100_000
-    first_steps: ClassVar[int] = 0
 
     # ------------------------------------------------------------------ what a subclass says
     def survey_code(self, run: Run) -> dict[str, Any]:
@@ -179,21 +177,14 @@ class ChainModel(Model[HiddenChain]):
         """
         return None
 
-    def _likelihoods(self, frame: Frame, chain: HiddenChain, units: Batch) -> tuple[Any, Any]:
-        """Of rows given every state, and where sequences begin."""
-        _, design, sequences = self.family(frame).prepare(units).parts
-        return chain.emission.likelihoods(design, sequences), sequences
-
     def held_out(self, frame: Frame, state: HiddenChain, units: Batch) -> tuple[Array, Array]:
-        likelihoods, sequences = self._likelihoods(frame, state, units)
-        found = sequence_log_likelihoods(likelihoods, sequences, state.startprob, state.transmat)
-        return found, units.sizes.astype(np.float64)
+        chain = state.on(*self.family(frame).prepare(units).parts[1:])
+        return chain.sequence_log_likelihoods(), units.sizes.astype(np.float64)
 
     def responsibilities(self, frame: Frame, state: HiddenChain, units: Batch) -> Array:
-        likelihoods, sequences = self._likelihoods(frame, state, units)
-        found = expect(likelihoods, sequences, state.startprob, state.transmat)
-        weights = sequences.row_weights
-        return found.posteriors if weights is None else found.posteriors * np.sqrt(weights)[:, None]
+        _, design, sequences = self.family(frame).prepare(units).parts
+        posteriors, weights = state.on(design, sequences).expect().posteriors, sequences.row_weights
+        return np.asarray(posteriors if weights is None else posteriors * np.sqrt(weights)[:, None])
 
     # ------------------------------------------------------------------ moments
     @property
@@ -356,8 +347,8 @@ class ChainModel(Model[HiddenChain]):
         noise alone makes of it, in these rows and in the `n_rows` that the chain was learned from.
         """
         units = subset(search.sample, doubtful_rows(chain))
-        likelihoods, sequences = self._likelihoods(frame, chain, units)
-        chances = predicted(likelihoods, sequences, chain.startprob, chain.transmat)
+        _, design, sequences = self.family(frame).prepare(units).parts
+        chances = chain.on(design, sequences).predicted()
         shown, means = self.observables(frame, units.rows.rows, chain.emission)
         gaps = shown - chances @ means
         seen = ~np.isnan(gaps).any(axis=1)

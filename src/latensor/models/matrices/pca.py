@@ -19,6 +19,7 @@ from latensor.estimation.base import LatentEstimator
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.parameter_intervals import NOT_NEGATIVE, REAL
 from latensor.estimation.parameters import AT_LEAST_ONE, FLAG, Choice, Interval, parameter
+from latensor.estimation.selection import Selection
 from latensor.exceptions import InvalidInputError, NotIdentifiableError
 from latensor.models.matrices.pca_model import PCAModel, PCAState
 from latensor.value_files import storable
@@ -98,6 +99,7 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
     noise_variance_ : float, the mean of the variances left out
     n_components_, n_samples_ : int
     certificate_ : PCACertificate
+    selection_ : Selection, where n_components is "auto" or "gap"
 
     Notes
     -----
@@ -164,7 +166,14 @@ class PCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, LatentEstimator):  
         angle = subspace_angle(kept, *sizes)
         if spread is not None:
             angle = measured_angle(np.asarray(kept, dtype=np.float64), *sizes, spread)
+        chosen = {}
+        if self.n_components in ("auto", "gap"):
+            last, limits = float(kept[-1]), np.finfo(np.float64)
+            drop = last / max(found.following, float(limits.eps) * last, float(limits.tiny))
+            reason = f"the largest drop of the spectrum, by a factor of {drop:.3g}, comes after it"
+            chosen["selection_"] = Selection(found.rank, reason, tests={"drop": drop})
         return {
+            **chosen,
             "components_": np.ascontiguousarray(found.directions.T, dtype=dtype),
             "mean_": np.asarray(found.mean, dtype=dtype),
             "explained_variance_": kept.astype(dtype),

@@ -98,8 +98,6 @@ class GaussianModel(MixtureModel):
     sample_limit: int
     names: tuple[str, ...] = ()
     pilot_size: ClassVar[int] = 20_000
-    # The search itself runs passes from every start.
-    first_steps: ClassVar[int] = 0
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         origin = observed_centre(run.source.head())

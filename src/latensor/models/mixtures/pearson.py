@@ -134,7 +134,6 @@ class PearsonModel(GaussianMixtureModel):
 
     is_single: bool = False
     tol: float = 1e-9
-    first_steps: ClassVar[int] = 0
 
     def survey(self, run: Run, streaming: bool) -> Frame:
         centre, unit = _centre_and_unit(run.source.head())

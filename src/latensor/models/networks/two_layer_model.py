@@ -349,7 +349,7 @@ class NetworkModel(Model[NetworkState]):
                 break
         best, name = ends[0]
         agreed = sum(end.loss <= best.loss * (1 + _SAME) + _TINY for end, _ in ends)
-        evidence: dict[str, Any] = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
+        evidence = {"start": name, "n_starts": len(ends), "n_agreed": agreed}
         ratio = floor / max(best.loss, _TINY)
         evidence["wide"] = ratio if ratio > 1 else min(1.0, ratio / (1 - min(noise, 0.5)))
         return best.state, evidence

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any, ClassVar
 
@@ -96,42 +95,6 @@ class TensorEstimator(ReadsTensors, LatentEstimator):
             )
 
 
-def cp_rank(rank: object, dims: Sequence[int], n_outputs: int, owner: str) -> int:
-    """A rank of CP weights, at most that of any tensor of their shape."""
-    sizes = [*dims, n_outputs] if n_outputs > 1 else list(dims)
-    limit = math.prod(sizes) // max(sizes)
-    if not isinstance(rank, numbers.Integral) or isinstance(rank, bool) or int(rank) < 1:
-        raise InvalidInputError(f"rank={rank!r} of {owner} must be an integer of at least 1")
-    if int(rank) > limit:
-        shape = " x ".join(map(str, sizes))
-        raise InvalidInputError(
-            f"rank={rank} of {owner} exceeds {limit}, the largest that weights of {shape} can "
-            "need: lower rank"
-        )
-    return int(rank)
-
-
-def tucker_ranks(ranks: object, dims: Sequence[int], owner: str) -> tuple[int, ...]:
-    """Ranks of Tucker weights, one per mode of a sample, none above its dimension."""
-    given = [ranks] * len(dims) if isinstance(ranks, numbers.Integral) else ranks
-    if not isinstance(given, list | tuple) or len(given) != len(dims):
-        raise InvalidInputError(
-            f"ranks={ranks!r} of {owner} must be an integer, or one per mode of a sample of "
-            f"shape {tuple(dims)}; outputs are not compressed"
-        )
-    for rank, d in zip(given, dims, strict=True):
-        if (
-            not isinstance(rank, numbers.Integral)
-            or isinstance(rank, bool)
-            or not 1 <= int(rank) <= d
-        ):
-            raise InvalidInputError(
-                f"ranks={ranks!r} of {owner} must be integers from 1 to the dimensions "
-                f"{tuple(dims)} of a sample"
-            )
-    return tuple(int(r) for r in given)
-
-
 @dataclass(eq=False, repr=False)
 class CPRank(TensorEstimator):
     """The parameters of models with CP weights."""
@@ -139,37 +102,43 @@ class CPRank(TensorEstimator):
     rank: int | str = parameter(1, AT_LEAST_ONE, Choice(("auto",)))
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
+        sizes = [*self._dims, n_outputs] if n_outputs > 1 else list(self._dims)
+        limit = math.prod(sizes) // max(sizes)
         if self.rank == "auto":
-            return None, cp_candidates(int(self.max_rank), self._dims, n_outputs)
-        return cp_rank(self.rank, self._dims, n_outputs, type(self).__name__), ()
+            return None, tuple(range(1, min(int(self.max_rank), limit) + 1))
+        if int(self.rank) > limit:
+            raise InvalidInputError(
+                f"rank={self.rank} of {type(self).__name__} exceeds {limit}, the largest that "
+                f"weights of {' x '.join(map(str, sizes))} can need: lower rank"
+            )
+        return int(self.rank), ()
 
 
 @dataclass(eq=False, repr=False)
 class TuckerRanks(TensorEstimator):
-    """The parameters of models with Tucker weights."""
+    """The parameters of models with Tucker weights: ranks of the modes of a sample."""
 
     ranks: Any = 1
 
     def _ranks(self, n_outputs: int) -> tuple[Rank | None, tuple[Rank, ...]]:
-        if isinstance(self.ranks, str) and self.ranks == "auto":
-            return None, tucker_candidates(int(self.max_rank), self._dims)
-        return tucker_ranks(self.ranks, self._dims, type(self).__name__), ()
-
-
-def cp_candidates(max_rank: int, dims: Sequence[int], n_outputs: int) -> tuple[Rank, ...]:
-    """Ranks that cross-validation tries."""
-    sizes = [*dims, n_outputs] if n_outputs > 1 else list(dims)
-    return tuple(range(1, min(max_rank, math.prod(sizes) // max(sizes)) + 1))
-
-
-def tucker_candidates(max_rank: int, dims: Sequence[int]) -> tuple[Rank, ...]:
-    """Equal ranks in all modes, up to their dimensions."""
-    found: list[Rank] = []
-    for rank in range(1, min(max_rank, max(dims)) + 1):
-        each = tuple(min(rank, d) for d in dims)
-        if each not in found:
-            found.append(each)
-    return tuple(found)
+        dims, ranks = self._dims, self.ranks
+        if isinstance(ranks, str) and ranks == "auto":
+            every = range(1, min(int(self.max_rank), max(dims)) + 1)
+            return None, tuple(tuple(min(rank, d) for d in dims) for rank in every)
+        shown = f"ranks={ranks!r} of {type(self).__name__} must be"
+        given = [ranks] * len(dims) if isinstance(ranks, numbers.Integral) else ranks
+        if not isinstance(given, list | tuple) or len(given) != len(dims):
+            raise InvalidInputError(
+                f"{shown} an integer, or one per mode of a sample of shape {tuple(dims)}; outputs "
+                "are not compressed"
+            )
+        for rank, d in zip(given, dims, strict=True):
+            whole = isinstance(rank, numbers.Integral) and not isinstance(rank, bool)
+            if not whole or not 1 <= int(rank) <= d:
+                raise InvalidInputError(
+                    f"{shown} integers from 1 to the dimensions {tuple(dims)} of a sample"
+                )
+        return tuple(int(rank) for rank in given), ()
 
 
 def fitted_tensor(weights: CPWeights | TuckerWeights, flat: bool, dtype: Any) -> Any:

@@ -13,12 +13,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, fi
 from latensor.estimation.model import Answer, Frame
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
-from latensor.models.regression.class_path import (
-    ClassFit,
-    fit_passes,
-    fit_rows,
-    select_class_rank,
-)
+from latensor.models.regression.class_path import ClassFit, fit_passes, fit_rows, select_class_rank
 from latensor.models.regression.fit import RankScore, Settings
 from latensor.models.regression.model import TensorModel, WeightState
 from latensor.models.regression.starts import Rank

@@ -24,10 +24,6 @@ from latensor.value_files import storable
 class ClassObjective(Objective):
     """Minus the log-likelihood of classes, and what chooses the ridge."""
 
-    def along(self, weights: LowRank, intercepts: Array, scales: Array) -> Array:
-        """The losses of weights times each of some numbers."""
-        raise NotImplementedError
-
     def left_out(self, fitted: Fitted[Any]) -> float:
         """The approximate leave-one-out loss at an optimum."""
         raise NotImplementedError
@@ -49,10 +45,6 @@ class ClassRows(RowObjective, ClassObjective):
     """Of rows in memory."""
 
     loss: ClassLoss
-
-    def along(self, weights: LowRank, intercepts: Array, scales: Array) -> Array:
-        unit = weights.linearize(self.design).fitted
-        return np.array([self.loss.value(unit * scale, intercepts) for scale in scales])
 
     def left_out(self, fitted: Fitted[Any]) -> float:
         at: Any = fitted.point
@@ -101,20 +93,6 @@ class ScoringSums(Sums):
 
     def received(self, message: Tree) -> Self:
         return replace(self, sums=unpacked(message, "gram"))
-
-
-@dataclass(frozen=True, eq=False)
-class ScaleSums(Sums):
-    """Losses of rows at weights times each of some numbers."""
-
-    frame: RowFrame
-    weights: LowRank
-    intercepts: Array
-    scales: Array
-
-    def summed(self, batch: Batch) -> dict[str, Any]:
-        found = ClassRows(*self.frame(batch))
-        return {"losses": found.along(self.weights, self.intercepts, self.scales)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -169,10 +147,6 @@ class FoldedClasses(ClassObjective):
     def at(self, weights: LowRank, intercepts: Array) -> FoldedPoint:
         found = self.run.fold("scoring", ScoringSums(self.frame, weights, intercepts)).seen()
         return FoldedPoint(float(found["loss"]), (found["gram"], found["right"]))
-
-    def along(self, weights: LowRank, intercepts: Array, scales: Array) -> Array:
-        start = ScaleSums(self.frame, weights, intercepts, scales)
-        return np.asarray(self.run.fold("start", start).seen()["losses"])
 
     def left_out(self, fitted: Fitted[Any]) -> float:
         root = _inverse_root(fitted)

@@ -20,20 +20,22 @@ from latensor.models.regression.class_objective import (
     FoldedClasses,
     RowFrame,
 )
-from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
+from latensor.models.regression.design import (
+    Regression,
+    regression_of_moments,
+    regression_of_rows,
+    scaled_design,
+)
 from latensor.models.regression.fit import N_FOLDS, RankScore, Settings, fold_of, select_rank
 from latensor.models.regression.losses import ClassLoss
 from latensor.models.regression.solve import Fitted, Ridge, evaluated, minimize
 from latensor.models.regression.starts import Rank, starts_of
-from latensor.models.regression.weights import LowRank
 from latensor.moments.batch import Batch
 from latensor.moments.second import CrossCovariance
 
 # Weaker ones would only fit what separates few samples: 0.1 was better than 0.01 in 12 of 12
 # settings of MNIST.
 CLASS_ALPHAS = (1.0, 3e-1, 1e-1, 3e-2, 1e-2, 1e-3)
-# Lengths of the first weights, between which the likelihood chooses.
-_START_SCALES = np.logspace(-2, 1, 7)
 # Relative decrease at which a point of the path is judged; the chosen one is followed to `tol`.
 _PATH_TOL = 1e-3
 
@@ -58,8 +60,7 @@ class ClassFit:
     @property
     def dense(self) -> Array:
         """Weights (D, q) for rows as they were given."""
-        found: Array = self.fitted.weights.dense() / self.regression.x_scale
-        return found
+        return np.asarray(self.fitted.weights.dense() / self.regression.x_scale)
 
     def intercept(self) -> Array:
         """(q,) for rows as they were given."""
@@ -81,12 +82,10 @@ def fit_rows(units: Batch, dims: tuple[int, ...], rank: Rank, settings: Settings
     """
     (rows, labels), weights = units.parts, units.weights
     start = regression_of_rows(rows, labels, weights, dims, intercept=settings.intercept)
-    plain = start
-    if not (weights == 1).all():
-        plain = regression_of_rows(
-            rows, labels, weights, dims, intercept=settings.intercept, rooted=False
-        )
-    objective = ClassRows(ClassLoss(labels, weights, settings.intercept), plain.design)
+    design = start.design
+    if not (weights == 1).all():  # the loss weights what it makes of a row
+        design = scaled_design(rows, dims, start.x_mean, start.x_scale)
+    objective = ClassRows(ClassLoss(labels, weights, settings.intercept), design)
     return _fit_path(objective, start, rank, weights @ labels / weights.sum(), settings)
 
 
@@ -123,8 +122,9 @@ def _fit_path(
         alphas = (float(settings.alpha),)
     found: list[ClassFit] = []
     n = start.n_samples
-    scaled = _scaled(objective, start, starts[0], b, alphas[0] * n)
-    fitted = evaluated(objective, scaled, Ridge(alphas[0] * n), b)
+    # A start that is too long begins where all is flat: its logits have mean square one.
+    size = float(np.sqrt((starts[0].linearize(start.design).fitted ** 2).sum() / n)) or 1.0
+    fitted = evaluated(objective, starts[0].times(1 / size), Ridge(alphas[0] * n), b)
     tol = max(settings.tol, _PATH_TOL) if automatic else settings.tol
     for number, alpha in enumerate(alphas):
         fitted = replace(fitted, ridge=Ridge(alpha * n))
@@ -139,23 +139,6 @@ def _fit_path(
     loop, most = objective.loop("best ridge"), settings.max_iter
     fitted = minimize(objective, best.fitted, max_iter=most, tol=settings.tol, loop=loop)
     return replace(best, fitted=fitted)
-
-
-def _scaled(
-    objective: ClassObjective, regression: Regression, start: LowRank, b: Array, strength: float
-) -> LowRank:
-    """The start at the length that is likeliest: one that is too long begins where all is flat."""
-    ridge = Ridge(strength)
-    unit = start.linearize(regression.design).fitted
-    size = float(np.sqrt((unit**2).sum() / regression.n_samples)) or 1.0
-    scales = _START_SCALES / size
-    best, value = start, np.inf
-    for scale, loss in zip(scales, objective.along(start, b, scales), strict=True):
-        trial = start.times(scale).balanced()
-        lost = loss + ridge.value(trial)
-        if lost < value:
-            best, value = trial, lost
-    return best
 
 
 def select_class_rank(

@@ -12,10 +12,7 @@ from latensor.arrays import Array
 from latensor.estimation.label_input import LabelledEstimator
 from latensor.models.regression.base import CPRank, TensorEstimator, TuckerRanks, dense_weights
 from latensor.models.regression.class_model import ClassModel
-from latensor.models.regression.tensor_input import (
-    host_rows,
-    read_tensor_rows,
-)
+from latensor.models.regression.tensor_input import host_rows, read_tensor_rows
 
 
 class TensorClassifier(LabelledEstimator, TensorEstimator):

@@ -299,13 +299,7 @@ def _canonical(rows: Any) -> Any:
 
 
 def regression_of_rows(
-    rows: Any,
-    targets: Array,
-    weights: Array,
-    dims: tuple[int, ...],
-    *,
-    intercept: bool,
-    rooted: bool = True,
+    rows: Any, targets: Array, weights: Array, dims: tuple[int, ...], *, intercept: bool
 ) -> Regression:
     """Rows (n, D), dense or CSR, as they are.
 
@@ -316,11 +310,8 @@ def regression_of_rows(
     weights : (n,), above zero
     dims : d_1, .., d_N
     intercept : bool, whether to subtract the means
-    rooted : bool, whether rows and targets are multiplied by the roots of the weights, as for
-        squares; other losses weight what they make of a row
     """
-    total, size = float(weights.sum()), math.prod(dims)
-    roots = np.sqrt(weights) if rooted else np.ones(len(weights))
+    total, size, roots = float(weights.sum()), math.prod(dims), np.sqrt(weights)
     targets = np.asarray(targets, dtype=np.float64)
     y_mean = weights @ targets / total if intercept else np.zeros(targets.shape[1])
     squares = float(weights @ ((targets - y_mean) ** 2).sum(axis=1))

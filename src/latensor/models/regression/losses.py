@@ -1,4 +1,7 @@
-"""What fitted values are compared with: squares, or the log-likelihood of classes."""
+"""What fitted values are compared with: squares, or the log-likelihood of classes.
+
+A loss is a sum over rows, as a function of fitted values (m, q) and intercepts (e,).
+"""
 
 from __future__ import annotations
 
@@ -14,27 +17,8 @@ from latensor.models.regression.weights import Linearized, LowRank
 _CURVATURE_FLOOR = 1e-4
 
 
-class Loss:
-    """A sum over rows, as a function of fitted values (m, q) and intercepts (e,)."""
-
-    n_intercepts: int
-    n_outputs: int
-
-    def value(self, fitted: Array, intercepts: Array) -> float:
-        """The loss."""
-        raise NotImplementedError
-
-    def residual(self, fitted: Array, intercepts: Array) -> Array:
-        """Minus the derivatives by fitted values (m, q)."""
-        raise NotImplementedError
-
-    def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
-        """The expected second derivatives (p + e, p + e) and minus the gradient (p + e,)."""
-        raise NotImplementedError
-
-
 @dataclass(frozen=True, eq=False)
-class SquaredLoss(Loss):
+class SquaredLoss:
     """|y - f|^2 / 2 of centred targets: the intercept is exact without a parameter."""
 
     targets: Array
@@ -42,21 +26,24 @@ class SquaredLoss(Loss):
     n_intercepts = 0
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return int(self.targets.shape[1])
 
     def value(self, fitted: Array, intercepts: Array) -> float:
+        """The loss at fitted values (m, q)."""
         return 0.5 * (float(((self.targets - fitted) ** 2).sum()) + self.rest)
 
     def residual(self, fitted: Array, intercepts: Array) -> Array:
+        """Minus the derivatives by fitted values (m, q)."""
         return self.targets - fitted
 
     def normal(self, weights: LowRank, at: Linearized, intercepts: Array) -> tuple[Array, Array]:
+        """The expected second derivatives (p + e, p + e) and minus the gradient (p + e,)."""
         return weights.normal(at, self.targets - at.fitted)
 
 
 @dataclass(frozen=True, eq=False)
-class ClassLoss(Loss):
+class ClassLoss:
     """Minus the log-likelihood of classes: logistic with one output, softmax with one per class.
 
     Attributes
@@ -71,11 +58,11 @@ class ClassLoss(Loss):
     has_intercept: bool = True
 
     @property
-    def n_outputs(self) -> int:  # type: ignore[override]
+    def n_outputs(self) -> int:
         return int(self.labels.shape[1])
 
     @property
-    def n_intercepts(self) -> int:  # type: ignore[override]
+    def n_intercepts(self) -> int:
         return self.n_outputs if self.has_intercept else 0
 
     def _shifted(self, fitted: Array, intercepts: Array) -> Array:
@@ -84,8 +71,7 @@ class ClassLoss(Loss):
     def probabilities(self, fitted: Array, intercepts: Array) -> Array:
         """(m, q), as `labels`."""
         logits = self._shifted(fitted, intercepts)
-        found: Array = expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1)
-        return found
+        return np.asarray(expit(logits) if logits.shape[1] == 1 else softmax(logits, axis=1))
 
     def value(self, fitted: Array, intercepts: Array) -> float:
         return self._lost(self._shifted(fitted, intercepts))
@@ -129,8 +115,7 @@ class ClassLoss(Loss):
         chances = self.probabilities(at.fitted, intercepts)
         jacobian = self._with_intercepts(weights.jacobian(at))
         _, q, p = jacobian.shape
-        residual = (self.labels - chances) * self.weights[:, None]
-        right = jacobian.reshape(-1, p).T @ residual.ravel()
+        right = jacobian.reshape(-1, p).T @ self.residual(at.fitted, intercepts).ravel()
         if q == 1:
             curvature = np.maximum(chances * (1 - chances), _CURVATURE_FLOOR)
         else:
@@ -148,3 +133,6 @@ class ClassLoss(Loss):
             return jacobian
         m, q, _ = jacobian.shape
         return np.concatenate([jacobian, np.broadcast_to(np.eye(q), (m, q, q))], axis=2)
+
+
+Loss = SquaredLoss | ClassLoss

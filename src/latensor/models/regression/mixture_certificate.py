@@ -8,11 +8,7 @@ from itertools import combinations
 import numpy as np
 from scipy.special import chdtri, entr, expit, rel_entr
 
-from latensor.diagnostics.design import (
-    collinear_finding,
-    samples_finding,
-    starts_finding,
-)
+from latensor.diagnostics.design import collinear_finding, samples_finding, starts_finding
 from latensor.diagnostics.evidence import evidence_finding
 from latensor.diagnostics.findings import (
     BAD,

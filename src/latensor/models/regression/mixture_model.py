@@ -54,7 +54,6 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
     reg_covar: float
     kind: ClassVar[Kind] = Kind.TARGETED
     pilot_size: ClassVar[int] = 20_000
-    first_steps: ClassVar[int] = 0
 
     def select(self, run: Run, effort: Effort) -> Selection | None:
         automatic = isinstance(self.n_components, str)
@@ -180,64 +179,35 @@ class RegressionMixtureModel(Model[RegressionMixtureState]):
         They end once six are tried and two of them have led to the best optimum. Where the moment
         does not show all directions, starts in all features take their place.
         """
-        count, basis = frame["count"], frame["basis"]
-        units = search_.sample.take(slice(0, _TRIAL_UNITS))
-        if search_.evidence.get("n_seen", count) < count < frame["rank"]:
-            return self._in_all_features(frame, search_, units)
-        inner = replace(self.family(frame), whitener=frame["whitener"] @ basis)
-        fold = _fold_of(inner, units)
+        count, basis, rank = frame["count"], frame["basis"], frame["rank"]
+        units, rng = search_.sample.take(slice(0, _TRIAL_UNITS)), search_.rng
+        names = [f"random start {number + 1}" for number in range(max(self.n_init, 1))]
+        starts: dict[str, RegressionMixtureState] = {}
+        if search_.evidence.get("n_seen", count) < count < rank:
+            basis, inner, fold = np.eye(rank), self.family(frame), search_.fold
+            most, tol, fewest = _PASSES, _WHOLE_LEFT, _WHOLE
+        else:
+            inner = replace(self.family(frame), whitener=frame["whitener"] @ basis)
+            fold = _fold_of(inner, units)
+            most, tol, fewest = _TRIAL, _LEFT, min(_FEWEST, 2 * count - 1)
+            if search_.state is not None:
+                known = search_.state.coefficients
+                inside = np.column_stack([known[:, 0], known[:, 1:] @ basis])
+                starts["moments"] = replace(search_.state, coefficients=inside)
         spread = self.spread(frame, units, inner)
-        starts = [self.drawn(count, spread, search_.rng) for _ in range(max(self.n_init, 1))]
-        names = [f"random start {number + 1}" for number in range(len(starts))]
-        if search_.state is not None:
-            known = search_.state.coefficients
-            inside = np.column_stack([known[:, 0], known[:, 1:] @ basis])
-            starts.insert(0, replace(search_.state, coefficients=inside))
-            names.insert(0, "moments")
-        best: tuple[float, Any, str] | None = None
-        reached: list[float] = []
-        agreed = 0
-        for start, name in zip(starts, names, strict=True):
-            em_fit: Reached[RegressionMixtureState] = em(
-                fold, inner, start, max_iter=_TRIAL, tol=_LEFT, prepared=True
-            )
-            reached.append(em_fit.log_likelihood)
-            if best is None or em_fit.log_likelihood > best[0]:
-                best = em_fit.log_likelihood, em_fit.state, name
-            agreed = sum(value > best[0] - _SAME for value in reached)
-            if agreed >= 2 and len(reached) >= min(_FEWEST, 2 * count - 1):
+        reached: dict[str, Reached[RegressionMixtureState]] = {}
+        for name in (*starts, *names):
+            start = starts.get(name) or self.drawn(count, spread, rng)
+            reached[name] = em(fold, inner, start, max_iter=most, tol=tol, prepared=True)
+            values = [each.log_likelihood for each in reached.values()]
+            agreed = sum(value > max(values) - _SAME for value in values)
+            if agreed >= 2 and len(reached) >= fewest:
                 break
-        assert best is not None
-        state = best[1]
+        best = max(reached, key=lambda name: reached[name].log_likelihood)
+        state = reached[best].state
         lifted = np.column_stack([state.coefficients[:, 0], state.coefficients[:, 1:] @ basis.T])
         evidence = {"n_starts": len(reached), "n_agreed": agreed}
-        return Start(replace(state, coefficients=lifted), best[2], 0, evidence)
-
-    def _in_all_features(
-        self, frame: Frame, search_: Search[RegressionMixtureState], units: Batch
-    ) -> Start[RegressionMixtureState]:
-        """The best of random starts that no subspace confines, two of which have led to it."""
-        spread = self.spread(frame, units, self.family(frame))
-        reached: list[Reached[RegressionMixtureState]] = []
-        for number in range(max(self.n_init, 1)):
-            start = self.drawn(frame["count"], spread, search_.rng)
-            reached.append(
-                em(
-                    search_.fold,
-                    search_.family,
-                    start,
-                    max_iter=_PASSES,
-                    tol=_WHOLE_LEFT,
-                    prepared=True,
-                )
-            )
-            values = [each.log_likelihood for each in reached]
-            agreed = sum(value > max(values) - _SAME for value in values)
-            if agreed >= 2 and number + 1 >= _WHOLE:
-                break
-        evidence = {"n_starts": len(reached), "n_agreed": agreed}
-        best = int(np.argmax(values))
-        return Start(reached[best].state, f"random start {best + 1}", 0, evidence)
+        return Start(replace(state, coefficients=lifted), best, 0, evidence)
 
     def spread(self, frame: Frame, units: Batch, inner: RegressionMixtureFamily) -> Array:
         """The root (m, m) of the mean of b b' over components, as far as moments show it."""

@@ -17,11 +17,7 @@ from latensor.diagnostics.findings import BAD, CAUTION, GOOD, Findings, Said, fi
 from latensor.estimation.model import Answer, Frame, Model
 from latensor.estimation.run import Run
 from latensor.exceptions import InvalidInputError
-from latensor.models.regression.design import (
-    Regression,
-    regression_of_moments,
-    regression_of_rows,
-)
+from latensor.models.regression.design import Regression, regression_of_moments, regression_of_rows
 from latensor.models.regression.fit import (
     FOLD_SEED,
     N_FOLDS,
@@ -209,7 +205,8 @@ class RegressionModel(TensorModel[WeightState]):
         folds: list[tuple[Regression, Callable[[Array], float]]] = []
         for k in range(N_FOLDS):
             kept = self._of_rows(units.take(np.flatnonzero(place != k)))
-            folds.append((kept, LeftOutRows(kept, units.take(np.flatnonzero(place == k)))))
+            out = units.take(np.flatnonzero(place == k))
+            folds.append((kept, partial(_error_on_rows, kept, out)))
         return folds
 
     def moments(self, frame: Frame) -> dict[str, Folded]:
@@ -229,7 +226,7 @@ class RegressionModel(TensorModel[WeightState]):
             kept = self._of_moments(
                 groups.resampled([float(j != k) for j in range(N_FOLDS)]).finalize()
             )
-            folds.append((kept, LeftOutMoments(kept, groups.groups[k].finalize())))
+            folds.append((kept, partial(_error_on_moments, kept, groups.groups[k].finalize())))
         errors = partial(self.settings.left_out, folds)
         rank, scores = select_rank(errors, self.candidates, self.settings.tol)
         known = groups.resampled([1.0] * N_FOLDS).finalize()
@@ -277,36 +274,23 @@ class RegressionModel(TensorModel[WeightState]):
         )
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOutRows:
-    """The squared error of weights on rows, relative to that of the mean of the others."""
-
-    kept: Regression
-    units: Batch
-
-    def __call__(self, weights: Array) -> float:
-        rows, targets = self.units.parts
-        shift = self.kept.y_mean - self.kept.x_mean @ weights
-        residual = targets - shift - np.asarray(rows @ weights)
-        total = float(self.units.weights @ ((targets - self.kept.y_mean) ** 2).sum(axis=1))
-        found = float(self.units.weights @ (residual**2).sum(axis=1))
-        return found / total if total > 0 else 0.0
+def _error_on_rows(kept: Regression, units: Batch, weights: Array) -> float:
+    """The squared error of weights (D, q) on rows, relative to that of the mean of the others."""
+    rows, targets = units.parts
+    shift = kept.y_mean - kept.x_mean @ weights
+    residual = targets - shift - np.asarray(rows @ weights)
+    total = float(units.weights @ ((targets - kept.y_mean) ** 2).sum(axis=1))
+    found = float(units.weights @ (residual**2).sum(axis=1))
+    return found / total if total > 0 else 0.0
 
 
-@dataclass(frozen=True, eq=False)
-class LeftOutMoments:
+def _error_on_moments(kept: Regression, known: CrossCovariance, weights: Array) -> float:
     """The same from the covariances of the rows that were left out."""
-
-    kept: Regression
-    known: CrossCovariance
-
-    def __call__(self, weights: Array) -> float:
-        known, kept = self.known, self.kept
-        spread = float(np.trace(known.y_covariance))
-        explained = np.einsum("iq,iq->", weights, known.cross_covariance)
-        quadratic = np.einsum("iq,iq->", weights, known.x_covariance @ weights)
-        gap = known.y_mean - kept.y_mean
-        bias = gap - (known.x_mean - kept.x_mean) @ weights
-        total = spread + float(gap @ gap)
-        found = spread - 2 * float(explained) + float(quadratic) + float(bias @ bias)
-        return max(found, 0.0) / total if total > 0 else 0.0
+    spread = float(np.trace(known.y_covariance))
+    explained = np.einsum("iq,iq->", weights, known.cross_covariance)
+    quadratic = np.einsum("iq,iq->", weights, known.x_covariance @ weights)
+    gap = known.y_mean - kept.y_mean
+    bias = gap - (known.x_mean - kept.x_mean) @ weights
+    total = spread + float(gap @ gap)
+    found = spread - 2 * float(explained) + float(quadratic) + float(bias @ bias)
+    return max(found, 0.0) / total if total > 0 else 0.0

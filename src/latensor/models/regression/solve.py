@@ -209,8 +209,7 @@ def _solved(gram: Array, right: Array, shift: float, factor: Array | None = None
     factor = factored(gram, shift) if factor is None else factor
     if factor is None:
         return np.linalg.lstsq(gram + shift * np.eye(len(gram)), right, rcond=None)[0]
-    found: Array = lapack.dpotrs(factor, right, lower=1)[0]
-    return found
+    return np.asarray(lapack.dpotrs(factor, right, lower=1)[0])
 
 
 def traced(factor: Array, gram: Array) -> float:

@@ -92,8 +92,7 @@ class TuckerWeights(LowRank):
         return Linearized(scores @ self.core.reshape(-1, q), (jacobian,))
 
     def jacobian(self, at: Linearized) -> Array:
-        found: Array = at.parts[0]
-        return found
+        return np.asarray(at.parts[0])
 
     def metric(self) -> Array:
         """Of factors with orthonormal columns, which `balanced` gives."""

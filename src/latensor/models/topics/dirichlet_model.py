@@ -294,7 +294,9 @@ class DirichletModel(TopicsModel):
         seed = int(run.rng("likelihood").integers(2**63))
         likelihood = MarginalLikelihood(judges.rows, judges.weights, seed, self.n_threads)
         inside = (others * core.scale) @ core.directions
-        return likeliest_toward(others, inside, state.topics, alpha, likelihood, weighed, least)
+        return likeliest_toward(
+            others, inside, state.topics, alpha, likelihood, weighed, least, likelihood.first_part
+        )
 
     def _prior(self, topics: Array, alpha: Array, judges: Any) -> Array:
         """The multiple of alpha that predicts unseen halves of documents best.

@@ -14,9 +14,14 @@ import numpy as np
 from latensor.arrays import Array
 from latensor.models.topics.refinement.document_mixtures import even_mixtures
 from latensor.models.topics.refinement.documents import Documents, padded, padded_width
-from latensor.models.topics.refinement.single_topic import add_single_topics, logarithms
+from latensor.models.topics.refinement.single_topic import (
+    log_joint,
+    logarithms,
+    posteriors_of,
+)
 from latensor.models.topics.refinement.word_counts import left_out_fraction
 from latensor.moments.batch import Batch
+from latensor.moments.documents import add_sparse_product
 from latensor.refinement.family import Family
 from latensor.value_files import storable
 
@@ -54,8 +59,8 @@ class TopicState:
 
     @cached_property
     def logarithms(self) -> Array:
-        """(V, w) float64, of the topics."""
-        return padded(logarithms(self.topics).T, np.float64)
+        """(V, k) float64, of the topics."""
+        return np.ascontiguousarray(logarithms(self.topics).T)
 
     def __getstate__(self) -> dict[str, Any]:
         cached = ("counts", "probabilities", "logarithms")
@@ -90,12 +95,11 @@ class _TopicFamily(Family[TopicState]):
         k = len(state.topics)
         return float((sums["words"][:, :k].T * logarithms(state.topics)).sum())
 
-    def _table(self, state: TopicState, sums: dict[str, Any] | None) -> Array:
+    def _table(self, state: TopicState, sums: dict[str, Any] | None, width: int) -> Array:
         if sums is not None:
             table: Array = sums["words"]
             return table
-        k, n_words = state.topics.shape
-        return np.zeros((n_words, padded_width(k)))
+        return np.zeros((state.topics.shape[1], width))
 
 
 @storable
@@ -121,7 +125,8 @@ class MixedTopicsFamily(_TopicFamily):
 
         documents = Documents.of(prepared.rows, np.float32, prepared.weights)
         k, n_words = state.topics.shape
-        table, width = self._table(state, sums), padded_width(k)
+        width = padded_width(k)
+        table = self._table(state, sums, width)
         tokens = float(state.sizes.sum()) - k * n_words * self.word_prior
         value = expected_counts(
             documents.starts,
@@ -179,18 +184,19 @@ class SingleTopicFamily(_TopicFamily):
     def accumulate(
         self, state: TopicState, prepared: Batch, sums: dict[str, Any] | None
     ) -> dict[str, Any]:
-        documents = Documents.of(prepared.rows, prepared.rows.dtype, prepared.weights)
-        table = self._table(state, sums)
-        fractions = np.zeros(len(state.weights)) if sums is None else sums["fractions"]
-        value = add_single_topics(
-            documents, state.logarithms, logarithms(state.weights), table, fractions
-        )[1]
-        before = {"log_likelihood": 0.0, "weight": 0.0} if sums is None else sums
+        weights = prepared.weights
+        posteriors, norms = posteriors_of(self.log_density(state, prepared))
+        posteriors *= weights[:, None]
+        table = self._table(state, sums, len(state.weights))
+        words = prepared.rows.tocsc()
+        add_sparse_product((words.indptr, words.indices, words.data), posteriors, table)
+        lengths = np.asarray(prepared.rows.sum(axis=1, dtype=np.float64)).ravel()
+        before = {"fractions": 0.0, "log_likelihood": 0.0, "weight": 0.0} if sums is None else sums
         return {
             "words": table,
-            "fractions": fractions,
-            "log_likelihood": before["log_likelihood"] + value,
-            "weight": before["weight"] + documents.n_tokens,
+            "fractions": before["fractions"] + posteriors.sum(axis=0),
+            "log_likelihood": before["log_likelihood"] + float(norms @ weights),
+            "weight": before["weight"] + float(lengths @ weights),
         }
 
     def maximize(self, sums: dict[str, Any], state: TopicState) -> TopicState:
@@ -213,5 +219,4 @@ class SingleTopicFamily(_TopicFamily):
         )
 
     def log_density(self, state: TopicState, prepared: Batch) -> Array:
-        logs = prepared.rows @ logarithms(state.topics).T
-        return np.asarray(logs + logarithms(state.weights))
+        return log_joint(prepared.rows, state.logarithms, state.weights)

@@ -57,14 +57,11 @@ class SingleTopicModel(TopicsModel):
         ).state
 
     def score_halves(self, state: TopicState, counts: Any) -> tuple[Array, Array]:
-        found = mixture_completion(counts, state.topics, state.weights, n_threads=self.n_threads)
+        found = mixture_completion(counts, state.topics, state.weights)
         return found.log_likelihood, found.n_tokens
 
     def document_fractions(self, state: TopicState, counts: Any) -> Array:
-        found: Array = topic_posteriors(
-            counts, state.topics, state.weights, n_threads=self.n_threads
-        )
-        return found
+        return topic_posteriors(counts, state.topics, state.weights)
 
     def parameters(self, frame: Frame, state: TopicState) -> dict[str, Array]:
         return {"components": state.topics, "weights": state.weights}
@@ -147,11 +144,11 @@ class SingleTopic(TopicEstimator):
         return self.transform(X)
 
     def _mixtures(self, batch: Any, n_threads: int) -> Any:
-        return topic_posteriors(batch, self.components_, self.weights_, n_threads=n_threads)
+        return topic_posteriors(batch, self.components_, self.weights_)
 
     def _completion(self, batch: Any, seed: int, n_threads: int) -> Completion:
         weights = self.weights_
-        return mixture_completion(batch, self.components_, weights, seed=seed, n_threads=n_threads)
+        return mixture_completion(batch, self.components_, weights, seed=seed)
 
     def _drawn_mixtures(self, n_samples: int, rng: np.random.Generator) -> tuple[Any, Any]:
         topics = rng.choice(self.n_components_, size=n_samples, p=self.weights_)

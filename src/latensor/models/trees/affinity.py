@@ -11,6 +11,7 @@ import scipy
 
 from latensor.arrays import Array
 from latensor.exceptions import NotIdentifiableError
+from latensor.models.trees.joining import balanced_means
 from latensor.models.trees.sums import PairProbabilities
 from latensor.sources.tree import Tree
 
@@ -38,6 +39,19 @@ class Affinity:
     weights: Any
     order: int
     rates: Any = None
+
+    @property
+    def shape(self) -> float:
+        """Of the gamma distribution of rates that distances stand on; infinite for none."""
+        return np.inf if self.rates is None else float(self.rates.shape)
+
+    @property
+    def distances_used(self) -> str:
+        """What a certificate says of distances that are no log-determinants."""
+        if self.rates is None:
+            return ""
+        over = "" if np.isinf(self.shape) else f" and rates of sites of gamma shape {self.shape:g}"
+        return f" on distances under one rate matrix{over}"
 
 
 def logdet_affinity(
@@ -167,8 +181,6 @@ def length_equations(tree: Tree, weights: Array, distances: Array) -> tuple[Arra
 
 def _balanced_lengths(tree: Tree, distances: Array) -> Array:
     """Lengths under balanced minimum evolution: of the edge above v, A, B | C, D around it."""
-    from latensor.models.trees.joining import balanced_means
-
     around = tree.neighbours()
     index, means = balanced_means(around, distances)
     lengths = np.zeros(len(tree))

@@ -18,7 +18,7 @@ from latensor.value_files import storable
 
 # Support from which on an edge counts as found: of those, 95 to 99 in 100 were right where it
 # was measured.
-_SUPPORTED = 0.95
+SUPPORTED = 0.95
 # ... and that the one inner edge of four leaves needs, which is the best of three: of 400 stars of
 # four leaves 22 reach .95 and 4 reach .99; with five leaves none reaches .95 with both edges.
 _SUPPORTED_ALONE = 0.99
@@ -81,9 +81,9 @@ class TreeCertificate(Findings):
             return UNKNOWN, "the support of inner edges was not measured."
         text = (
             f"{self.n_supported} of {self.n_inner_edges} inner edges have a bootstrap support of "
-            f"at least {_SUPPORTED:g}; the weakest has {self.weakest_support:.2g}."
+            f"at least {SUPPORTED:g}; the weakest has {self.weakest_support:.2g}."
         )
-        if self.n_inner_edges == 1 and _SUPPORTED <= self.weakest_support < _SUPPORTED_ALONE:
+        if self.n_inner_edges == 1 and SUPPORTED <= self.weakest_support < _SUPPORTED_ALONE:
             return CAUTION, (
                 text + " Noise reaches that where all leaves hang on one node: the only inner edge "
                 f"needs {_SUPPORTED_ALONE:g}."

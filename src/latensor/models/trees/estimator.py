@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,15 +30,14 @@ from latensor.estimation.parameters import (
 from latensor.estimation.row_input import numbered, row_source
 from latensor.estimation.samples import in_library_of
 from latensor.exceptions import InvalidInputError
-from latensor.models.trees.certificate import TreeCertificate
+from latensor.models.trees.certificate import SUPPORTED, TreeCertificate
 from latensor.models.trees.family import TreeState, evaluate
 from latensor.models.trees.gaussian import GaussianTreeState, conditional_means, log_densities
 from latensor.models.trees.model import CategoricalTreeModel, GaussianTreeModel
-from latensor.models.trees.rates import distances_used
 from latensor.models.trees.read_off import node_marginals
 from latensor.moments.batch import Batch, Kind
 from latensor.sources.newick import format_newick
-from latensor.sources.shards import Parts, Source
+from latensor.sources.shards import Source
 
 # Whole numbers above this are measurements, not the names of symbols.
 _MOST_SYMBOLS = 64
@@ -46,37 +45,27 @@ CATEGORICAL, GAUSSIAN = "categorical", "gaussian"
 
 
 @dataclass(frozen=True)
-class _Coded:
-    """A reader of rows of symbols, or of measurements that must all be there."""
+class Coded:
+    """Symbols (n, d) as small integers, -1 for those that are missing; measurements as they are."""
 
-    read: Any
     family: str
     n_symbols: int
 
-    def __call__(self, given: Any) -> Parts | None:
-        found = self.read(given)
-        if found is None:
-            return None
-        parts, weights = found
-        return (coded(parts[0], self.family, self.n_symbols),), weights
-
-
-def coded(rows: Any, family: str, n_symbols: int) -> Any:
-    """Symbols (n, d) as small integers, -1 for those that are missing; measurements as they are."""
-    if family == GAUSSIAN:
-        refuse_nonfinite(rows, "X")
-        return rows
-    missing = np.isnan(rows) | (rows == -1)
-    known = np.where(missing, 0, rows)
-    bad = (known < 0) | (known != np.floor(known)) | (known >= n_symbols)
-    if bad.any():
-        place = tuple(int(i) for i in np.argwhere(bad)[0])
-        raise InvalidInputError(
-            f"X holds {rows[place]:g} in row {place[0]}, column {place[1]}: symbols are whole "
-            f"numbers from 0 to {n_symbols - 1} (n_symbols={n_symbols}), -1 or NaN for missing; "
-            "for measurements give family='gaussian'"
-        )
-    return np.where(missing, -1, known).astype(np.int16)
+    def __call__(self, rows: Any) -> Any:
+        if self.family == GAUSSIAN:
+            refuse_nonfinite(rows, "X")
+            return rows
+        missing = np.isnan(rows) | (rows == -1)
+        known = np.where(missing, 0, rows)
+        bad = (known < 0) | (known != np.floor(known)) | (known >= self.n_symbols)
+        if bad.any():
+            place = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise InvalidInputError(
+                f"X holds {rows[place]:g} in row {place[0]}, column {place[1]}: symbols are whole "
+                f"numbers from 0 to {self.n_symbols - 1} (n_symbols={self.n_symbols}), -1 or NaN "
+                "for missing; for measurements give family='gaussian'"
+            )
+        return np.where(missing, -1, known).astype(np.int16)
 
 
 def _is_categorical(estimator: Any) -> bool:
@@ -196,7 +185,7 @@ class LatentTree(
     @available_if(_is_categorical)  # type: ignore[untyped-decorator]
     def predict_proba(self, X: object) -> Array:
         """The probability (n, h, k) of every state of every hidden node given the row."""
-        array, codes = self._codes(X)
+        array, codes = self._read_new(X)
         state = self._state()
         n, k = state.tree.n_observed, state.n_states
 
@@ -211,7 +200,7 @@ class LatentTree(
 
         Of measurements its value (n, h), of symbols the probabilities (n, h k) of its states.
         """
-        array, rows = self._codes(X)
+        array, rows = self._read_new(X)
         state = self._state()
         if isinstance(state, TreeState):
             chances = np.asarray(self.predict_proba(X))
@@ -283,23 +272,21 @@ class LatentTree(
             )
 
     def _source(self, X: object, y: object, sample_weight: object, *, reset: bool) -> Source:
-        source = row_source(self, X, sample_weight, reset=reset)
         if reset:
-            self._choose_family(source)
-        settings = (self.family_, self.n_symbols_)
-        held = source.in_memory
-        if held is not None:
-            batch = Batch((coded(held.rows, *settings),), held.weights, held.keys)
-            return replace(source, shards=([batch],))
-        first = source.first
-        if first is not None:
-            first = Batch((coded(first.rows, *settings),), first.weights, first.keys)
-        return replace(source, read=_Coded(source.read, *settings), first=first)
+            self.__dict__.pop("family_", None)
+        return row_source(self, X, sample_weight, reset=reset)
 
-    def _choose_family(self, source: Source) -> None:
-        rows = source.head().rows
-        if source.in_memory is not None:
-            rows = source.in_memory.rows
+    def _accepted_rows(self) -> Callable[[Any], Any]:
+        if hasattr(self, "family_"):
+            return Coded(self.family_, self.n_symbols_)
+        return self._first_coded
+
+    def _first_coded(self, rows: Any) -> Any:
+        """The first rows, which tell what the columns are."""
+        self._choose_family(rows)
+        return self._accepted_rows()(rows)
+
+    def _choose_family(self, rows: Any) -> None:
         known = rows[np.isfinite(rows)]
         whole = bool(len(known)) and bool((known == np.floor(known)).all())
         small = whole and known.min() >= -1 and known.max() < _MOST_SYMBOLS
@@ -313,7 +300,7 @@ class LatentTree(
                 )
             return
         if not small:
-            coded(rows, family, self.n_symbols or _MOST_SYMBOLS)
+            Coded(family, self.n_symbols or _MOST_SYMBOLS)(rows)
         seen = int(known.max()) + 1 if len(known) else 0
         self.n_symbols_ = max(self.n_symbols or max(seen, 2), 2)
         if self.n_states is not None and self.n_states > self.n_symbols_:
@@ -381,7 +368,7 @@ class LatentTree(
                "snj": "by spectral neighbour joining", "nj": "by neighbour joining"}  # fmt: skip
         refined = answer.n_iter > 0
         moves = f", {answer.n_moves} interchanges by likelihood" if answer.n_moves else ""
-        method = how.get(self.topology, "given") + distances_used(affinity) + moves
+        method = how.get(self.topology, "given") + affinity.distances_used + moves
         if self.collapse is not None:
             method += f", inner edges collapsed at level {self.collapse:g}"
         method += ", refined by EM" if refined else ""
@@ -391,7 +378,7 @@ class LatentTree(
             n_hidden=tree.n_hidden,
             n_samples=float(answer.evidence["n_samples"]),
             n_inner_edges=len(inner),
-            n_supported=int((support >= 0.95).sum()) if measured else -1,
+            n_supported=int((support >= SUPPORTED).sum()) if measured else -1,
             weakest_support=float(np.nanmin(support)) if measured else float("nan"),
             saturated=float(pairs.mean()) if len(pairs) else 0.0,
             smallest_singular=_smallest_singular(state),
@@ -428,17 +415,12 @@ class LatentTree(
         start[: len(self.startprob_)] = self.startprob_
         return TreeState(tree, start, tables, None, self.n_states or d)
 
-    def _codes(self, X: object) -> tuple[Array, Any]:
-        check_is_fitted(self)
-        array, host = self._read_new(X)
-        return array, coded(host, self.family_, self.n_symbols_)
-
     def _mapped(self, rows: Any, function: Any) -> Array:
         units = Source.of(Kind.ROWS, numbered((rows,), np.ones(len(rows))))
         return np.concatenate(list(LocalEngine(self._n_jobs()).map(units, function)))
 
     def _log_likelihoods(self, X: object) -> tuple[Array, Array]:
-        array, rows = self._codes(X)
+        array, rows = self._read_new(X)
         state = self._state()
         if isinstance(state, GaussianTreeState):
             return array, self._mapped(rows, lambda b: log_densities(state, b.rows))

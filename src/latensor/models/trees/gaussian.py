@@ -102,8 +102,7 @@ class GaussianTreeFamily(Family[GaussianTreeState]):
 
     def pack(self, state: GaussianTreeState) -> Array:
         free = state.tree.parent >= 0
-        packed: Array = np.arctanh(np.clip(state.correlation[free], -MOST, MOST))
-        return packed
+        return np.asarray(np.arctanh(np.clip(state.correlation[free], -MOST, MOST)))
 
     def unpack(self, vector: Array, like: GaussianTreeState) -> GaussianTreeState:
         found = np.zeros(len(like.tree))
@@ -146,8 +145,7 @@ def conditional_means(state: GaussianTreeState, rows: Array) -> Array:
     model = state.correlations()
     scaled = (rows - state.mean) / state.deviation
     gain = scipy.linalg.solve(model[:n, :n], model[:n, n:], assume_a="pos")
-    found: Array = scaled @ gain
-    return found
+    return np.asarray(scaled @ gain)
 
 
 def log_densities(state: GaussianTreeState, rows: Array) -> Array:
@@ -158,5 +156,4 @@ def log_densities(state: GaussianTreeState, rows: Array) -> Array:
         factor, ((rows - state.mean) / state.deviation).T, lower=True
     )
     constant = n * np.log(2 * np.pi) + 2 * np.log(np.diag(factor)).sum()
-    found: Array = -0.5 * ((scaled**2).sum(axis=0) + constant) - np.log(state.deviation).sum()
-    return found
+    return np.asarray(-0.5 * ((scaled**2).sum(axis=0) + constant) - np.log(state.deviation).sum())

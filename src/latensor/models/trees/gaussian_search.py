@@ -148,8 +148,7 @@ def _quartet_values(observed: Array, along: Array, bounds: Array) -> Array:
         along = np.clip(cross[:, range(4), sides] / scale[:, sides], -bounds, bounds)
         inner = np.clip(second[:, 0, 1] / scale.prod(axis=1), -MOST, MOST)
     model, inverse = _model_of(along, inner, across)
-    values: Array = -(np.linalg.slogdet(model)[1] + (inverse * observed).sum(axis=(1, 2))) / 2
-    return values
+    return np.asarray(-(np.linalg.slogdet(model)[1] + (inverse * observed).sum(axis=(1, 2))) / 2)
 
 
 def _model_of(along: Array, inner: Array, across: Array) -> tuple[Array, Array]:

@@ -133,8 +133,7 @@ def _second_values(rows: Array, member: Array, i: int) -> Array:
     cross = rows @ own.T
     gram[:, _ROWS:, :_ROWS] = cross
     gram[:, :_ROWS, _ROWS:] = cross.transpose(0, 2, 1)
-    found: Array = np.maximum(np.linalg.eigvalsh(gram)[:, -2], 0.0)
-    return found
+    return np.asarray(np.maximum(np.linalg.eigvalsh(gram)[:, -2], 0.0))
 
 
 def balanced_interchange(tree: Tree, distances: Array) -> Tree:

@@ -9,6 +9,7 @@ import numpy as np
 
 from latensor.arrays import Array
 from latensor.models.trees.affinity import Affinity, fitted_lengths
+from latensor.models.trees.certificate import SUPPORTED
 from latensor.models.trees.family import TreeFamily, TreeState, evaluate
 from latensor.models.trees.interchange import (
     Candidate,
@@ -25,8 +26,6 @@ from latensor.sources.tree import Tree
 # Steps of EM after which two trees are compared, and rounds over all undecided edges.
 _STEPS = 5
 _ROUNDS = 6
-# Edges of at least this support are left alone.
-_SURE = 0.95
 # Probability of a change along an edge that is new: EM goes on from there.
 _FRESH = 0.1
 # Log-likelihood that an interchange must gain: competing trees often differ by less after few
@@ -152,4 +151,4 @@ def regrafted(state: TreeState, v: int, w: int) -> TreeState:
 
 def _undecided(tree: Tree) -> list[int]:
     support = np.nan_to_num(tree.support, nan=0.0)
-    return [v for v in tree.splits().values() if support[v] < _SURE and v >= tree.n_observed]
+    return [v for v in tree.splits().values() if support[v] < SUPPORTED and v >= tree.n_observed]

@@ -28,7 +28,7 @@ from latensor.models.trees.gaussian import GaussianTreeFamily, GaussianTreeState
 from latensor.models.trees.gaussian_search import interchange_by_correlations
 from latensor.models.trees.likelihood_moves import interchange_by_likelihood
 from latensor.models.trees.rate_search import interchange_under_rates
-from latensor.models.trees.rates import common_rates, shape_of
+from latensor.models.trees.rates import common_rates
 from latensor.models.trees.read_off import (
     lengths_state,
     node_marginals,
@@ -36,12 +36,7 @@ from latensor.models.trees.read_off import (
     views_of,
     views_state,
 )
-from latensor.models.trees.structure import (
-    find_topology,
-    group_count,
-    measured_support,
-    resample_counts,
-)
+from latensor.models.trees.structure import RESAMPLES, find_topology, measured_support
 from latensor.models.trees.sums import PairProbabilities, PairTables, TripleTables
 from latensor.moments.batch import Batch
 from latensor.moments.row_sums import CovarianceSums, mean_of
@@ -54,6 +49,8 @@ from latensor.sources.tree import Tree
 # Pseudo-counts per row that are compared on held-out sites, and the one where they are not.
 _SHRINKAGES = (10.0, 30.0, 100.0, 300.0)
 SHRINKAGE = 30.0
+# Groups of sites for a bootstrap, and numbers that the tables of all may hold: 256 MB.
+_GROUPS, _GROUP_ENTRIES = (8, 40), 2**25
 # Steps of EM by which starts and pseudo-counts are compared.
 _TRIAL_STEPS = 8
 # A third moment in noise says nothing: its weakest view in units of its standard error.
@@ -100,13 +97,17 @@ class TreeModel(Model[State]):
             )
         supported = self.support is not None and not streaming and n > 3
         grouped = supported or (self.collapse is not None and n > 3)
-        start = Grouped.of(start, group_count(self.table_size()), run.seed) if grouped else start
+        if grouped:
+            count = int(np.clip(_GROUP_ENTRIES // self.table_size(), *_GROUPS))
+            start = Grouped.of(start, count, run.seed)
         pairs: Any = run.fold("pairs", start)
         affinity = self.affinity(pairs)
         tree, n_moves = self.found_tree(pairs, affinity)
         used = len(_used(pairs)) if supported else 0
         if used > 1:
-            draws = self.affinities(pairs, resample_counts(used, run.rng("support")), affinity)
+            equal = np.full(used, 1 / used)
+            counts = run.rng("support").multinomial(used, equal, size=RESAMPLES)
+            draws = self.affinities(pairs, counts, affinity)
             if draws:
                 found = partial(find_topology, self.topology, names=self.names)
                 support = measured_support(tree, draws, str(self.support), found)
@@ -182,7 +183,6 @@ class CategoricalTreeModel(TreeModel[TreeState]):
     n_symbols: int
     shrinkage: float | str
     row_limit: int
-    first_steps: ClassVar[int] = 0
 
     def affinity(self, pairs: Any, like: Affinity | None = None) -> Affinity:
         """Log-determinants of all pairs, and distances under common rates where those hold.
@@ -230,7 +230,7 @@ class CategoricalTreeModel(TreeModel[TreeState]):
         self, frame: Frame, moments: Joint, affinity: Affinity, tree: Tree
     ) -> Answer[TreeState]:
         pairs = joined(moments["pairs"]).finalize()
-        by_lengths = lengths_state(tree, pairs.marginals, self.n_states, shape_of(affinity))
+        by_lengths = lengths_state(tree, pairs.marginals, self.n_states, affinity.shape)
         by_views, weakest = None, 0.0
         if set(tree.splits()) == set(frame["tree"].splits()) and len(tree) == len(frame["tree"]):
             triples = moments["triples"].finalize()
@@ -318,10 +318,9 @@ class CategoricalTreeModel(TreeModel[TreeState]):
             return starts, 0
         # Third moments were of the groups around other nodes: lengths alone are known of all.
         tree = replace(tree, length=fitted_lengths(tree, affinity))
-        shape = shape_of(affinity)
-        return {
-            "lengths": lengths_state(tree, evidence["marginals"], self.n_states, shape)
-        }, n_moves
+        marginals = evidence["marginals"]
+        state = lengths_state(tree, marginals, self.n_states, affinity.shape)
+        return {"lengths": state}, n_moves
 
     def _shrinkage(self, search_: Search[TreeState], centre: TreeState) -> float:
         """The pseudo-count that predicts held-out sites best."""
@@ -411,11 +410,7 @@ class GaussianTreeModel(TreeModel[GaussianTreeState]):
         return self._read(moments, affinity, state.tree, state)
 
     def _read(
-        self,
-        moments: Joint,
-        affinity: Affinity,
-        tree: Tree,
-        near: GaussianTreeState | None = None,
+        self, moments: Joint, affinity: Affinity, tree: Tree, near: GaussianTreeState | None = None
     ) -> Answer[GaussianTreeState]:
         known = joined(moments["pairs"]).finalize()
         state = self._started(tree, affinity, known)

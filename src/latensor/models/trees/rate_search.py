@@ -98,8 +98,7 @@ def classes_of(shape: float) -> Array:
         return np.ones(1)
     bounds = scipy.special.gammaincinv(shape, np.linspace(0, 1, _CLASSES + 1))
     # The mean of a class, by the distribution of shape + 1.
-    found: Array = np.diff(scipy.special.gammainc(shape + 1, bounds)) * _CLASSES
-    return found
+    return np.asarray(np.diff(scipy.special.gammainc(shape + 1, bounds)) * _CLASSES)
 
 
 class _Partials:

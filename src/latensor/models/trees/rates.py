@@ -198,19 +198,9 @@ class _Spectra:
         scaled = vectors * root[:, None]
         products = np.einsum("ac,bc->cab", scaled, scaled).reshape(k - 1, -1)
         constant = np.outer(frequencies, frequencies).ravel()
-        flat = tables.reshape(len(i), -1)
-        return cls(
-            flat,
-            totals,
-            start,
-            weights,
-            values,
-            np.column_stack([root, vectors]),
-            products,
-            constant,
-            used,
-            pairs.tables.shape[2],
-        )
+        flat, whole = tables.reshape(len(i), -1), np.column_stack([root, vectors])
+        d = pairs.tables.shape[2]
+        return cls(flat, totals, start, weights, values, whole, products, constant, used, d)
 
     def fitted(self, shape: float) -> CommonRates:
         """The likeliest distance of every pair, and rates, by scoring in turn."""
@@ -252,13 +242,9 @@ class _Spectra:
         residuals = self.totals[:, None] * self.tables / chances
         gradient = np.einsum("mc,mc->c", by_rate, residuals @ self.products.T)
         inverse = self.totals[:, None] / chances
-        size = len(rates)
-        gram = np.einsum(
-            "mc,mcd,md->cd",
-            by_rate,
-            (inverse @ _pair_products(self.products)).reshape(-1, size, size),
-            by_rate,
-        )
+        every = np.einsum("ce,de->ecd", self.products, self.products)
+        pairs = np.tensordot(inverse, every, 1)
+        gram = np.einsum("mc,mcd,md->cd", by_rate, pairs, by_rate)
         step = np.linalg.lstsq(gram, gradient, rcond=None)[0]
         return _normalized(rates + np.clip(step, -rates / 2, rates))
 
@@ -277,35 +263,13 @@ class _Spectra:
         return chances, (slopes * rates) @ self.products, slopes * at[:, None]
 
 
-def _pair_products(products: Array) -> Array:
-    """(k^2, (k - 1)^2), products of the entries of every two eigenvectors' tables."""
-    return np.einsum("ce,de->ecd", products, products).reshape(products.shape[1], -1)
-
-
 def _normalized(rates: Array) -> Array:
     """Rates of mean one over all k eigenvalues, one of which is zero: as log-determinants have."""
-    found: Array = rates * (len(rates) + 1) / rates.sum()
-    return found
+    return np.asarray(rates * (len(rates) + 1) / rates.sum())
 
 
 def _exponent(values: Array, shape: float) -> Array:
     """The x at which exp(-x), or (1 + x / shape)^-shape, has these values."""
     if np.isinf(shape):
-        found: Array = -np.log(values)
-    else:
-        found = shape * (values ** (-1 / shape) - 1)
-    return found
-
-
-def shape_of(affinity: Affinity) -> float:
-    """The shape of the gamma distribution of rates that distances stand on; infinite for none."""
-    return np.inf if affinity.rates is None else affinity.rates.shape
-
-
-def distances_used(affinity: Affinity) -> str:
-    """What a certificate says of distances that are no log-determinants."""
-    if affinity.rates is None:
-        return ""
-    shape = shape_of(affinity)
-    over_sites = "" if np.isinf(shape) else f" and rates of sites of gamma shape {shape:g}"
-    return f" on distances under one rate matrix{over_sites}"
+        return np.asarray(-np.log(values))
+    return np.asarray(shape * (values ** (-1 / shape) - 1))

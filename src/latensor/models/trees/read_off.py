@@ -160,7 +160,7 @@ def _read_node(
     if (np.abs(totals) < 1e-12).any():
         return None
     means = means / totals
-    prior = np.linalg.lstsq(means, _marginal(pairs, groups[0]), rcond=None)[0]
+    prior = np.linalg.lstsq(means, pairs.marginals[groups[0]].ravel(), rcond=None)[0]
     prior = np.maximum(prior, 1e-4)
     prior /= prior.sum()
     n = tree.n_observed
@@ -174,18 +174,12 @@ def _read_node(
     return NodeReading(prior, leaves, float(min(spectra)), float(best[0]))
 
 
-def _marginal(pairs: PairProbabilities, group: Array) -> Array:
-    found: Array = np.einsum("iaa->ia", pairs.tables[group, group]).ravel()
-    return found
-
-
 def _side_of(tree: Tree, h: int, leaf: int) -> Array:
     """(n,) bool, the leaves in the same direction from node h as a leaf."""
     below = tree.below()
     for child in np.flatnonzero(tree.parent == h):
         if below[child, leaf]:
-            side: Array = below[child]
-            return side
+            return np.asarray(below[child])
     return ~below[h]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -19,9 +18,6 @@ from latensor.models.trees.joining import (
 from latensor.sources.newick import parse_newick
 from latensor.sources.tree import Tree
 
-# Numbers that the tables of all groups of sites may hold: 256 MB.
-_GROUP_ENTRIES = 2**25
-_GROUPS = (8, 40)
 RESAMPLES = 100
 
 
@@ -44,11 +40,6 @@ def find_topology(method: str, affinity: Affinity, names: Sequence[str]) -> Tree
         if method == "auto":
             tree = balanced_interchange(tree, affinity.distances)
     return replace(tree, length=fitted_lengths(tree, affinity))
-
-
-def group_count(entries: int) -> int:
-    """Groups of sites that a bootstrap draws from, of tables with so many numbers."""
-    return int(np.clip(_GROUP_ENTRIES // max(entries, 1), *_GROUPS))
 
 
 def measured_support(
@@ -91,8 +82,3 @@ def _is_preferred(here: list[int], there: list[int], means: Array) -> bool:
         return bool(now < means[a, c] + means[b, d] and now < means[a, d] + means[b, c])
     within = [means[a, b] for side in (here, there) for a in side for b in side if a != b]
     return bool(not within or np.mean(within) < means[np.ix_(here, there)].mean())
-
-
-def resample_counts(n_groups: int, rng: np.random.Generator) -> Any:
-    """How often each group counts in every resample (r, g)."""
-    return rng.multinomial(n_groups, np.full(n_groups, 1 / n_groups), size=RESAMPLES)

@@ -58,7 +58,6 @@ class ViewMixtureModel(Model[ViewState]):
     algorithm: str | Callable[..., Any]
     kind: ClassVar[Kind] = Kind.VIEWS
     pilot_size: ClassVar[int] = 20_000
-    first_steps: ClassVar[int] = 0
 
     def select(self, run: Run, effort: Effort) -> Selection | None:
         automatic = isinstance(self.n_components, str)

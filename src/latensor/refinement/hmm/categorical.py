@@ -9,7 +9,6 @@ import numpy as np
 
 from latensor.moments.batch import Batch
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
-from latensor.refinement.hmm.sequences import Sequences
 from latensor.value_files import storable
 
 # The count of a symbol in a state, as a fraction of what it was, where statistics that were
@@ -48,7 +47,7 @@ class CategoricalEmission:
         """How symbols in the coordinates of these emissions become what the rest takes."""
         return SymbolDesign(self.probabilities.shape[1])
 
-    def likelihoods(self, symbols: Any, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
+    def likelihoods(self, symbols: Any) -> Likelihoods:
         """How likely every symbol (n,) is in every state."""
         k, d = self.probabilities.shape
         table = np.ones((d + 1, k))

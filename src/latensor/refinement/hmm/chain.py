@@ -100,21 +100,11 @@ class _Filtered:
     lanes: int
 
 
-def expect(
-    likelihoods: Likelihoods,
-    sequences: Sequences,
-    startprob: Any,
-    transmat: Any,
-    n_threads: int = 1,
-) -> Expectation:
-    """Posterior probabilities and expected counts: the E step of Baum and Welch, scaled.
+@dataclass(frozen=True, eq=False)
+class ChainOnRows:
+    """A hidden chain, and how likely the rows of sequences are in its states.
 
-    A long sequence is cut into ranges, and these into lanes that are worked on side by side. They
-    start as if they knew nothing; their first rows are then done again from what the part before
-    hands over, until both agree to rounding. What comes after a part is looked at about as far as
-    that took, and whether it was far enough is checked. Chains that remember longer are cut less.
-
-    Parameters
+    Attributes
     ----------
     likelihoods : of every row in every state
     sequences : where they begin
@@ -122,220 +112,191 @@ def expect(
     transmat : (k, k), rows sum to one
     n_threads : int, never changes a bit
     """
-    filtered = _filter(likelihoods, sequences, startprob, transmat, n_threads, _LANES)
-    if filtered.lanes > 1:
-        found = _count(likelihoods, sequences, transmat, n_threads, filtered)
-        if found is not None:
-            return found
-        filtered = _filter(likelihoods, sequences, startprob, transmat, n_threads, 1)
-    found = _count(likelihoods, sequences, transmat, n_threads, filtered)
-    assert found is not None
-    return found
 
+    likelihoods: Likelihoods
+    sequences: Sequences
+    startprob: Any
+    transmat: Any
+    n_threads: int = 1
 
-def log_likelihood(
-    likelihoods: Likelihoods,
-    sequences: Sequences,
-    startprob: Any,
-    transmat: Any,
-    n_threads: int = 1,
-) -> float:
-    """The log-likelihood of all rows."""
-    from latensor.refinement.hmm.segments import _kernels as side_by_side
+    def expect(self) -> Expectation:
+        """Posterior probabilities and expected counts: the E step of Baum and Welch, scaled.
 
-    filtered = _filter(likelihoods, sequences, startprob, transmat, n_threads, _LANES)
-    logs = np.array([side_by_side.sum_of_logs(scale) for scale in filtered.scales])
-    return float(sequences.total(logs)) + likelihoods.log_scale(sequences)
+        A long sequence is cut into ranges, and these into lanes that are worked on side by side.
+        They start as if they knew nothing; their first rows are then done again from what the part
+        before hands over, until both agree to rounding. What comes after a part is looked at about
+        as far as that took, and whether it was far enough is checked. Chains that remember longer
+        are cut less.
+        """
+        filtered = self._filter(_LANES)
+        if filtered.lanes > 1:
+            found = self._count(filtered)
+            if found is not None:
+                return found
+            filtered = self._filter(1)
+        found = self._count(filtered)
+        assert found is not None
+        return found
 
+    def log_likelihood(self) -> float:
+        """The log-likelihood of all rows."""
+        from latensor.refinement.hmm.segments import _kernels as side_by_side
 
-def sequence_log_likelihoods(
-    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any
-) -> Any:
-    """The log-likelihood (s,) of every sequence, however often it counts."""
-    filtered = _filter(likelihoods, sequences, startprob, transmat, 1, 1)
-    with np.errstate(divide="ignore"):
-        logs = np.log(np.concatenate([scale[:, 0] for scale in filtered.scales]))
-    if likelihoods.row_scale is not None:
-        logs += likelihoods.row_scale
-    return np.add.reduceat(logs, sequences.begins)
+        logs = np.array([side_by_side.sum_of_logs(s) for s in self._filter(_LANES).scales])
+        return self._total(logs)
 
+    def _total(self, logs: Any) -> float:
+        """The log-likelihood of all rows from what every range gives (ranges,)."""
+        return float(self.sequences.total(logs)) + self.likelihoods.log_scale(self.sequences)
 
-def predicted(likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any) -> Any:
-    """The probabilities (n, k) of the states of every row given the rows before it."""
-    filtered = _filter(likelihoods, sequences, startprob, transmat, 1, 1)
-    states = np.concatenate([part[:, :, 0] for part in filtered.parts])
-    states /= states.sum(axis=1, keepdims=True)
-    found = np.empty_like(states)
-    found[1:] = states[:-1] @ transmat
-    found[sequences.is_start] = startprob
-    found[sequences.is_cut] = 1 / len(startprob)
-    return found
+    def sequence_log_likelihoods(self) -> Any:
+        """The log-likelihood (s,) of every sequence, however often it counts."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.concatenate([scale[:, 0] for scale in self._filter(1).scales]))
+        if self.likelihoods.row_scale is not None:
+            logs += self.likelihoods.row_scale
+        return np.add.reduceat(logs, self.sequences.begins)
 
+    def predicted(self) -> Any:
+        """The probabilities (n, k) of the states of every row given the rows before it."""
+        states = np.concatenate([part[:, :, 0] for part in self._filter(1).parts])
+        states /= states.sum(axis=1, keepdims=True)
+        found = np.empty_like(states)
+        found[1:] = states[:-1] @ self.transmat
+        found[self.sequences.is_start] = self.startprob
+        found[self.sequences.is_cut] = 1 / len(self.startprob)
+        return found
 
-def likeliest_path(
-    likelihoods: Likelihoods, sequences: Sequences, startprob: Any, transmat: Any, n_threads: int
-) -> tuple[float, Any]:
-    """The states (n,) that are likeliest together, and the log of their joint probability.
+    def likeliest_path(self) -> tuple[float, Any]:
+        """The states (n,) that are likeliest together, and the log of their joint probability.
 
-    Viterbi's algorithm on logarithms, one sequence a task. Ties go to the lower state.
-    """
-    from latensor.refinement.hmm import _kernels
+        Viterbi's algorithm on logarithms, one sequence a task. Ties go to the lower state.
+        """
+        from latensor.refinement.hmm import _kernels
 
-    k = len(startprob)
-    with np.errstate(divide="ignore"):
-        log_table, log_start = np.log(likelihoods.table), np.log(startprob)
-        log_steps = np.log(transmat)
-    states = np.empty(sequences.n_rows, dtype=np.int64)
-    scores = np.empty(len(sequences.lengths))
-    kind = np.uint8 if k <= 256 else np.uint32
+        sequences, k = self.sequences, len(self.startprob)
+        with np.errstate(divide="ignore"):
+            given = self.likelihoods.table, self.startprob, self.transmat
+            logs = tuple(np.log(each) for each in given)
+        states = np.empty(sequences.n_rows, dtype=np.int64)
+        scores = np.empty(len(sequences.lengths))
+        kind = np.uint8 if k <= 256 else np.uint32
 
-    def trace(first: int, last: int) -> None:
-        longest = int(sequences.lengths[first:last].max())
-        pointers = np.empty((longest, k), dtype=kind)
-        for s in range(first, last):
-            _kernels.viterbi(
-                likelihoods.index,
-                log_table,
-                log_start,
-                log_steps,
-                sequences.begins[s],
-                sequences.ends[s],
-                pointers,
-                states,
-                scores,
-                s,
-            )
+        def trace(first: int, last: int) -> None:
+            longest = int(sequences.lengths[first:last].max())
+            pointers = np.empty((longest, k), dtype=kind)
+            for s in range(first, last):
+                ends = sequences.begins[s], sequences.ends[s]
+                _kernels.viterbi(self.likelihoods.index, *logs, *ends, pointers, states, scores, s)
 
-    run_tasks(trace, _groups(sequences), n_threads)
-    return float(scores.sum()) + likelihoods.log_scale(sequences), states
+        # Runs of whole sequences for one task each, along the ranges.
+        firsts = np.searchsorted(sequences.begins, [a for a, _ in sequences.ranges])
+        edges = sorted({*firsts.tolist(), len(sequences.lengths)})
+        tasks = [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+        run_tasks(trace, tasks, self.n_threads)
+        return float(scores.sum()) + self.likelihoods.log_scale(sequences), states
 
+    def _filter(self, lanes: int) -> _Filtered:
+        """The forward pass in so many lanes, or in one for chains that remember long.
 
-def _groups(sequences: Sequences) -> list[tuple[int, int]]:
-    """Runs of whole sequences for one task each, along the ranges."""
-    firsts = np.searchsorted(sequences.begins, [a for a, _ in sequences.ranges])
-    edges = sorted({*firsts.tolist(), len(sequences.lengths)})
-    return [(a, b) for a, b in itertools.pairwise(edges) if b > a]
+        A range too short for the memory of the chain (the end of a batch, rows that are only seen)
+        is alone in one lane; where most rows are in such ranges, all are.
+        """
+        from latensor.refinement.hmm import _kernels
+        from latensor.refinement.hmm.segments import _kernels as side_by_side
 
+        sequences, transmat = self.sequences, self.transmat
+        index, table, is_start = self.likelihoods.index, self.likelihoods.table, sequences.is_start
+        ranges, k = sequences.ranges, len(self.startprob)
+        lanes = lanes if k < lanes else 1
+        shapes = sequences.lanes(lanes)
+        parts = [np.empty((span, k, count)) for span, count in shapes]
+        scales = [np.empty(shape) for shape in shapes]
+        reaches = [0] * len(ranges)
 
-def _filter(
-    likelihoods: Likelihoods,
-    sequences: Sequences,
-    startprob: Any,
-    transmat: Any,
-    n_threads: int,
-    lanes: int,
-) -> _Filtered:
-    """The forward pass in so many lanes, or in one for chains that remember long.
+        def fill(i: int, first: int, last: int) -> None:
+            chain = sequences.is_cut, self.startprob, transmat
+            given = (index, table, is_start, *chain, first, last)
+            if shapes[i][1] > 1:
+                reaches[i] = side_by_side.forward(*given, parts[i], scales[i])
+            else:
+                _kernels.forward(*given, parts[i][:, :, 0], scales[i][:, 0])
 
-    A range too short for the memory of the chain (the end of a batch, rows that are only seen) is
-    alone in one lane; where most rows are in such ranges, all are.
-    """
-    from latensor.refinement.hmm import _kernels
-    from latensor.refinement.hmm.segments import _kernels as side_by_side
+        tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
+        run_tasks(fill, tasks, self.n_threads)
+        short = [
+            (i, a, b)
+            for i, a, b in tasks
+            if shapes[i][1] > 1 and _ahead(reaches[i]) >= shapes[i][0]
+        ]
+        if 2 * sum(b - a for _, a, b in short) > sequences.n_rows:
+            return self._filter(1)
+        for i, a, b in short:
+            # Its lanes are shorter than what the chain remembers; those of most rows are not.
+            shapes[i] = b - a, 1
+            parts[i], scales[i] = np.empty((b - a, k, 1)), np.empty((b - a, 1))
+        run_tasks(fill, short, self.n_threads)
+        reach = max(reaches, default=0)
+        for i, (a, b) in enumerate(ranges[1:], 1):
+            if not is_start[a]:
+                before = parts[i - 1][-1, :, -1]
+                before = before / before.sum()
+                given = (index, table, is_start, transmat, a, b, before, parts[i], scales[i])
+                reach = max(reach, _kernels.carry(*given))
+        return _Filtered(parts, scales, _ahead(reach), lanes)
 
-    index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
-    ranges, k = sequences.ranges, len(startprob)
-    lanes = lanes if k < lanes else 1
-    shapes = sequences.lanes(lanes)
-    parts = [np.empty((span, k, count)) for span, count in shapes]
-    scales = [np.empty(shape) for shape in shapes]
-    reaches = [0] * len(ranges)
+    def _count(self, filtered: _Filtered) -> Expectation | None:
+        """The backward pass; the filtered probabilities are overwritten.
 
-    def fill(i: int, first: int, last: int) -> None:
-        given = (index, table, is_start, sequences.is_cut, startprob, transmat, first, last)
-        if shapes[i][1] > 1:
-            reaches[i] = side_by_side.forward(*given, parts[i], scales[i])
-        else:
-            _kernels.forward(*given, parts[i][:, :, 0], scales[i][:, 0])
+        Every range looks ahead as far as the forward pass remembers and some more; None where that
+        was not far enough. In one lane they are gone over from the last to the first instead.
+        """
+        from latensor.refinement.hmm import _kernels
+        from latensor.refinement.hmm.segments import _kernels as side_by_side
 
-    tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
-    run_tasks(fill, tasks, n_threads)
-    short = [
-        (i, a, b) for i, a, b in tasks if shapes[i][1] > 1 and _ahead(reaches[i]) >= shapes[i][0]
-    ]
-    if 2 * sum(b - a for _, a, b in short) > sequences.n_rows:
-        return _filter(likelihoods, sequences, startprob, transmat, n_threads, 1)
-    for i, a, b in short:
-        # Its lanes are shorter than what the chain remembers; those of most rows are not.
-        shapes[i], parts[i], scales[i] = (b - a, 1), np.empty((b - a, k, 1)), np.empty((b - a, 1))
-    run_tasks(fill, short, n_threads)
-    reach = max(reaches, default=0)
-    for i, (a, b) in enumerate(ranges[1:], 1):
-        if not is_start[a]:
-            before = parts[i - 1][-1, :, -1]
-            before = before / before.sum()
-            changed = _kernels.carry(
-                index, table, is_start, transmat, a, b, before, parts[i], scales[i]
-            )
-            reach = max(reach, changed)
-    return _Filtered(parts, scales, _ahead(reach), lanes)
+        sequences = self.sequences
+        index, table, is_start = self.likelihoods.index, self.likelihoods.table, sequences.is_start
+        ranges, k = sequences.ranges, len(self.transmat)
+        across = np.ascontiguousarray(self.transmat.T)
+        ahead, reach = filtered.lanes > 1, filtered.ahead
+        ends, begins = np.ones((len(ranges), k)), np.ones((len(ranges), k))
+        starts, totals = np.zeros((len(ranges), k)), np.zeros((len(ranges), k))
+        steps = np.zeros((len(ranges), k, k))
+        logs = np.zeros(len(ranges))
+        agree = [True] * len(ranges)
+
+        def count(i: int, first: int, last: int) -> None:
+            inner = last < len(is_start) and not is_start[last]
+            if inner and ahead:
+                owner = int(np.searchsorted(sequences.begins, last, side="right")) - 1
+                stop = int(sequences.begins[owner] + sequences.lengths[owner])
+                stop = min(stop, last + 1 + reach)
+                _kernels.back_over(index, table, across, last + 1, stop, ends[i])
+            elif inner:
+                ends[i] = begins[i + 1]
+            part, given = filtered.parts[i], (index, table, is_start, across, first, last)
+            sums = (starts[i], totals[i], steps[i], begins[i])
+            if part.shape[2] > 1:
+                agree[i] = side_by_side.expected_counts(*given, reach, ends[i], part, *sums)
+            else:
+                _kernels.expected_counts(*given, ends[i], part[:, :, 0], *sums)
+            logs[i] = side_by_side.sum_of_logs(filtered.scales[i])
+
+        tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
+        run_tasks(count, tasks if ahead else tasks[::-1], self.n_threads if ahead else 1)
+        if not all(agree) or not all(
+            is_start[ranges[i + 1][0]] or side_by_side.same(ends[i], begins[i + 1])
+            for i in range(len(ranges) - 1)
+            if ahead
+        ):
+            return None
+        # None where the chain takes none, however unlikely the others are.
+        each, taken = sequences.total(steps), np.zeros_like(self.transmat)
+        np.multiply(each, self.transmat, out=taken, where=self.transmat > 0)
+        sums = (sequences.total(starts), sequences.total(totals), taken)
+        return Expectation(self._total(logs), filtered.parts, sequences, *sums)
 
 
 def _ahead(reach: int) -> int:
     """Rows to look ahead where the forward pass forgets after `reach` rows."""
     return 2 * reach + 32
-
-
-def _count(
-    likelihoods: Likelihoods,
-    sequences: Sequences,
-    transmat: Any,
-    n_threads: int,
-    filtered: _Filtered,
-) -> Expectation | None:
-    """The backward pass; the filtered probabilities are overwritten.
-
-    Every range looks ahead as far as the forward pass remembers and some more; None where that
-    was not far enough. In one lane they are gone over from the last to the first instead.
-    """
-    from latensor.refinement.hmm import _kernels
-    from latensor.refinement.hmm.segments import _kernels as side_by_side
-
-    index, table, is_start = likelihoods.index, likelihoods.table, sequences.is_start
-    ranges, k = sequences.ranges, len(transmat)
-    across = np.ascontiguousarray(transmat.T)
-    ahead, reach = filtered.lanes > 1, filtered.ahead
-    ends, begins = np.ones((len(ranges), k)), np.ones((len(ranges), k))
-    starts, totals = np.zeros((len(ranges), k)), np.zeros((len(ranges), k))
-    steps = np.zeros((len(ranges), k, k))
-    logs = np.zeros(len(ranges))
-    agree = [True] * len(ranges)
-
-    def count(i: int, first: int, last: int) -> None:
-        inner = last < len(is_start) and not is_start[last]
-        if inner and ahead:
-            owner = int(np.searchsorted(sequences.begins, last, side="right")) - 1
-            stop = int(sequences.begins[owner] + sequences.lengths[owner])
-            stop = min(stop, last + 1 + reach)
-            _kernels.back_over(index, table, across, last + 1, stop, ends[i])
-        elif inner:
-            ends[i] = begins[i + 1]
-        part, given = filtered.parts[i], (index, table, is_start, across, first, last)
-        sums = (starts[i], totals[i], steps[i], begins[i])
-        if part.shape[2] > 1:
-            agree[i] = side_by_side.expected_counts(*given, reach, ends[i], part, *sums)
-        else:
-            _kernels.expected_counts(*given, ends[i], part[:, :, 0], *sums)
-        logs[i] = side_by_side.sum_of_logs(filtered.scales[i])
-
-    tasks = [(i, a, b) for i, (a, b) in enumerate(ranges)]
-    run_tasks(count, tasks if ahead else tasks[::-1], n_threads if ahead else 1)
-    if not all(agree) or not all(
-        is_start[ranges[i + 1][0]] or side_by_side.same(ends[i], begins[i + 1])
-        for i in range(len(ranges) - 1)
-        if ahead
-    ):
-        return None
-    return Expectation(
-        float(sequences.total(logs)) + likelihoods.log_scale(sequences),
-        filtered.parts,
-        sequences,
-        sequences.total(starts),
-        sequences.total(totals),
-        _taken(sequences.total(steps), transmat),
-    )
-
-
-def _taken(steps: Any, transmat: Any) -> Any:
-    """Expected steps (k, k): none where the chain takes none, however unlikely the others are."""
-    return np.multiply(steps, transmat, out=np.zeros_like(transmat), where=transmat > 0)

@@ -11,7 +11,7 @@ from latensor.arrays import Array
 from latensor.moments.batch import Batch
 from latensor.refinement.family import Family
 from latensor.refinement.hmm.categorical import fractions, from_roots, log_product
-from latensor.refinement.hmm.chain import Expectation, Likelihoods, expect, log_likelihood
+from latensor.refinement.hmm.chain import ChainOnRows, Expectation, Likelihoods
 from latensor.refinement.hmm.sequences import Sequences
 from latensor.value_files import storable
 
@@ -19,7 +19,7 @@ from latensor.value_files import storable
 class Emission(Protocol):
     """What a state emits; CategoricalEmission and GaussianEmission are."""
 
-    def likelihoods(self, design: Any, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
+    def likelihoods(self, design: Any) -> Likelihoods:
         """How likely every row is in every state."""
 
     def sums(self, design: Any, found: Expectation) -> dict[str, Any]:
@@ -67,6 +67,11 @@ class HiddenChain:
         k = len(self.startprob)
         return k - 1 + k * (k - 1) + int(self.emission.n_parameters)
 
+    def on(self, design: Any, sequences: Sequences, n_threads: int = 1) -> ChainOnRows:
+        """The chain on rows that are prepared for its emissions."""
+        likelihoods = self.emission.likelihoods(design)
+        return ChainOnRows(likelihoods, sequences, self.startprob, self.transmat, n_threads)
+
     def reordered(self, order: Any) -> HiddenChain:
         """The same model, states in another order."""
         return HiddenChain(
@@ -105,8 +110,7 @@ class ChainFamily(Family[HiddenChain]):
 
     def expect(self, state: HiddenChain, prepared: Batch) -> dict[str, Any]:
         _, design, sequences = prepared.parts
-        likelihoods = state.emission.likelihoods(design, sequences)
-        found = expect(likelihoods, sequences, state.startprob, state.transmat)
+        found = state.on(design, sequences).expect()
         return {
             "starts": found.starts,
             "totals": found.totals,
@@ -149,6 +153,4 @@ class ChainFamily(Family[HiddenChain]):
 
     def log_likelihood(self, state: HiddenChain, prepared: Batch) -> float:
         """The log-likelihood of all rows."""
-        _, design, sequences = prepared.parts
-        found = state.emission.likelihoods(design, sequences)
-        return log_likelihood(found, sequences, state.startprob, state.transmat)
+        return state.on(*prepared.parts[1:]).log_likelihood()

@@ -19,7 +19,6 @@ from latensor.refinement.families.covariances import (
 from latensor.refinement.families.gaussian import GaussianFamily
 from latensor.refinement.families.gaussian_densities import MixtureState, Points
 from latensor.refinement.hmm.chain import Expectation, Likelihoods
-from latensor.refinement.hmm.sequences import Sequences
 from latensor.refinement.responsibilities import divide_by_largest
 from latensor.value_files import storable
 
@@ -83,7 +82,7 @@ class GaussianEmission:
         """The covariances as (k, p, p) matrices, whatever their kind."""
         return np.array(as_matrices(self.kind, self.covariances, *self.state.means.shape))
 
-    def likelihoods(self, points: Points, sequences: Sequences, n_threads: int = 1) -> Likelihoods:
+    def likelihoods(self, points: Points) -> Likelihoods:
         """How likely every row is in every state, relative to its likeliest."""
         table = self.family.joint(self.state, points)
         top = divide_by_largest(table) + self.family.volumes(points)

@@ -5,7 +5,6 @@ from scipy.special import logsumexp
 
 from latensor.datasets import make_single_topic
 from latensor.engines import LocalEngine
-from latensor.exceptions import InvalidInputError
 from latensor.models.topics.families import SingleTopicFamily, TopicState
 from latensor.models.topics.refinement import topic_posteriors
 from latensor.moments.batch import Batch
@@ -92,7 +91,7 @@ def test_threads_change_nothing():
         refined(planted.counts, start, np.ones(5), n_threads=n, max_iter=4).state for n in (1, 2)
     ]
     np.testing.assert_array_equal(found[0].topics, found[1].topics)
-    posteriors = topic_posteriors(planted.counts, start, np.ones(5), n_threads=2)
+    posteriors = topic_posteriors(planted.counts, start, np.ones(5))
     np.testing.assert_array_equal(
         topic_posteriors(planted.counts[7:9], start, np.ones(5)), posteriors[7:9]
     )
@@ -124,18 +123,3 @@ def test_odd_documents():
     state = refined(scipy.sparse.csr_array(rows), topics, [1, 3], max_iter=3).state
     assert np.isfinite(state.topics).all()
     np.testing.assert_allclose(state.weights.sum(), 1)
-
-
-@pytest.mark.parametrize(
-    "weights, message",
-    [
-        ([1.0], "one fraction for each of the 2 topics"),
-        ([0.0, 0.0], "not all zero"),
-        ([1.0, -1.0], "none negative"),
-        ([1.0, np.nan], "finite"),
-    ],
-)
-def test_bad_weights_are_refused(weights, message):
-    counts = scipy.sparse.csr_array(np.ones((4, 3)))
-    with pytest.raises(InvalidInputError, match=message):
-        topic_posteriors(counts, np.full((2, 3), 1 / 3), weights)

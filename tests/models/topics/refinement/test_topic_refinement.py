@@ -6,7 +6,6 @@ import scipy.sparse
 
 from latensor.datasets import make_topics
 from latensor.engines import LocalEngine
-from latensor.exceptions import InvalidInputError
 from latensor.models.topics.families import MixedTopicsFamily, TopicState
 from latensor.models.topics.refinement import refine_topics
 from latensor.models.topics.refinement import topics as in_place
@@ -315,28 +314,3 @@ def test_input_is_left_untouched():
 
 TOPICS = np.full((2, 3), 1 / 3)
 COUNTS = scipy.sparse.csr_array(np.ones((4, 3)))
-
-
-@pytest.mark.parametrize(
-    "counts, topics, options, message",
-    [
-        (COUNTS, TOPICS[0], {}, r"topics must be a \(topics, words\) matrix"),
-        (COUNTS, -TOPICS, {}, "row 0 holds negative"),
-        (COUNTS, np.array([[1.0, 0, 0], [0, 0, 0]]), {}, "row 1"),
-        (COUNTS, np.full((2, 3), np.nan), {}, "non-finite"),
-        (COUNTS, np.ones((2, 4)), {}, "counts have 3 words, but the topics 4"),
-        ([1, 2, 3], TOPICS, {}, r"counts must be a \(documents, words\) matrix"),
-        (COUNTS, TOPICS, {"document_prior": 0}, "document_prior=0 must be positive"),
-        (COUNTS, TOPICS, {"document_prior": [1, 1, 1]}, "one for each of the 2 topics"),
-        (COUNTS, TOPICS, {"word_prior": -1.0}, "word_prior"),
-        (COUNTS, TOPICS, {"passes": -1}, "passes=-1"),
-        (COUNTS, TOPICS, {"passes": "many"}, "passes='many'"),
-        (COUNTS, TOPICS, {"n_threads": 0}, "n_threads=0"),
-        (COUNTS, TOPICS, {"document_weights": [1.0]}, "document_weights has 1 entries"),
-        (COUNTS, TOPICS, {"document_weights": np.ones(9)}, "9 entries for 4 documents"),
-        (COUNTS, TOPICS, {"document_weights": [1, -1, 1, 1]}, "none of them negative"),
-    ],
-)
-def test_bad_input_is_refused(counts, topics, options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        refine_topics(counts, topics, **options)

@@ -6,14 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import check_positive_int
-from latensor.exceptions import InvalidInputError
 from latensor.models.topics.refinement.documents import (
     Documents,
+    normalized,
     padded,
-    read_documents,
-    read_prior,
-    read_topics,
+    prior_of,
 )
 
 
@@ -24,7 +21,7 @@ def topic_mixtures(
     *,
     max_iter: int = 100,
     tol: float = 1e-3,
-    n_threads: int | None = None,
+    n_threads: int = 1,
 ) -> Any:
     """Expected mixtures of topics of documents, for known topics and prior (monograph 4.2.3).
 
@@ -43,15 +40,15 @@ def topic_mixtures(
     alpha : prior of the mixtures, one number or (k,)
     max_iter : int, steps for a document
     tol : float, a document is done when a step moves less than this fraction of its tokens
-    n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
+    n_threads : int; the result does not depend on it
 
     Returns
     -------
     (n, k) rows of probabilities; alpha / sum alpha for empty documents
     """
-    topics = read_topics(topics)
-    prior = read_prior(alpha, len(topics), "alpha", topics.dtype)
-    documents = read_documents(counts, topics.shape[1], topics.dtype)
+    topics = normalized(topics)
+    prior = prior_of(alpha, len(topics), topics.dtype)
+    documents = Documents.of(counts, topics.dtype)
     table = padded(topics.T, topics.dtype)
     expected = expected_topic_counts(documents, table, prior, max_iter, tol, n_threads)
     mixtures = expected[:, : len(topics)] + prior
@@ -65,7 +62,7 @@ def expected_topic_counts(
     prior: Any,
     max_iter: int,
     tol: float,
-    n_threads: int | None,
+    n_threads: int,
     expected: Any = None,
 ) -> Any:
     """(n, w) expected tokens on each topic, for a (V, w) table of probabilities of words.
@@ -74,9 +71,6 @@ def expected_topic_counts(
     """
     from latensor.models.topics.refinement._kernels import fill_mixtures
 
-    max_iter = check_positive_int(max_iter, "max_iter")
-    if not 0 <= tol < 1:
-        raise InvalidInputError(f"tol={tol!r} must be a fraction of a document's tokens, in [0, 1)")
     alpha = padded(prior, table.dtype, table.shape[1])
     if expected is None:
         expected = even_mixtures(documents, len(prior), table.shape[1])

@@ -10,9 +10,7 @@ from typing import Any, Self
 import numpy as np
 import scipy.sparse
 
-from latensor.arrays import check_positive_int
-from latensor.arrays.threads import run_tasks, thread_count
-from latensor.exceptions import InvalidInputError
+from latensor.arrays.threads import run_tasks
 
 # A part smaller than this many nonzeros costs more in waking a thread than it saves.
 _SMALLEST_PART = 20_000
@@ -119,9 +117,9 @@ class Documents:
         draw_tokens(self.starts, self.words, self.counts, self.keys(seed), sizes, out)
         return out
 
-    def each_part(self, function: Any, n_threads: int | None) -> None:
+    def each_part(self, function: Any, n_threads: int) -> None:
         """Call a function with the first and last document of every part, in threads."""
-        run_tasks(function, self.parts(), checked_threads(n_threads))
+        run_tasks(function, self.parts(), n_threads)
 
     def parts(self, most: int = _MOST_PARTS) -> list[tuple[int, int]]:
         """Runs of documents of about equal work, by sizes and never by threads."""
@@ -134,11 +132,6 @@ class Documents:
         inner = np.searchsorted(self.starts[:stop], wanted)
         edges = np.unique(np.concatenate([[0], inner, [stop]]))
         return [(int(a), int(b)) for a, b in itertools.pairwise(edges)]
-
-
-def checked_threads(n_threads: int | None) -> int:
-    """So many threads, or as many as there are processors for None."""
-    return thread_count() if n_threads is None else check_positive_int(n_threads, "n_threads")
 
 
 def padded_width(n_topics: int, lanes: int = _LANES) -> int:
@@ -155,49 +148,12 @@ def padded(rows: Any, dtype: Any, width: int | None = None) -> Any:
     return out
 
 
-def read_topics(topics: object) -> Any:
-    """(k, V) topics, float32 or float64, rows scaled to sum 1; refused unless they can be."""
-    array = np.asarray(topics)
-    if array.ndim != 2 or 0 in array.shape:
-        raise InvalidInputError(
-            f"topics must be a (topics, words) matrix with entries, got shape {array.shape}"
-        )
-    if array.dtype not in (np.float32, np.float64):
-        array = array.astype(np.float64)
-    sums = array.sum(axis=1, dtype=np.float64, keepdims=True)
-    if not np.isfinite(sums).all() or (array < 0).any() or not (sums > 0).all():
-        bad = [j for j in range(len(array)) if not (array[j] >= 0).all() or not sums[j, 0] > 0]
-        raise InvalidInputError(
-            f"topics must be rows of probabilities: row {bad[0] if bad else 0} holds negative or "
-            "non-finite entries or sums to zero; clip them at zero and normalize"
-        )
-    return (array / sums).astype(array.dtype, copy=False)
+def normalized(topics: Any) -> Any:
+    """(k, V) topics in their own precision, rows scaled to sum 1."""
+    sums = topics.sum(axis=1, dtype=np.float64, keepdims=True)
+    return (topics / sums).astype(topics.dtype, copy=False)
 
 
-def read_prior(prior: object, n_topics: int, name: str, dtype: Any) -> Any:
-    """A Dirichlet prior (k,), from one number or one for each topic; all must be positive."""
-    array = np.asarray(prior, dtype=np.float64)
-    if array.shape not in ((), (n_topics,)):
-        raise InvalidInputError(
-            f"{name} has shape {array.shape}: give one number, or one for each of the "
-            f"{n_topics} topics"
-        )
-    if not (np.isfinite(array).all() and (array > 0).all()):
-        raise InvalidInputError(f"{name}={prior!r} must be positive and finite")
-    return np.broadcast_to(array, (n_topics,)).astype(dtype)
-
-
-def read_documents(
-    counts: Any, n_features: int | None, dtype: Any, weights: Any = None
-) -> Documents:
-    """Documents over the words of the topics, or any words for None; refused where unfit."""
-    if len(getattr(counts, "shape", ())) != 2:
-        raise InvalidInputError(
-            f"counts must be a (documents, words) matrix, got {type(counts).__name__}"
-        )
-    if n_features is not None and counts.shape[1] != n_features:
-        raise InvalidInputError(
-            f"counts have {counts.shape[1]} words, but the topics {n_features}: "
-            "both must be over the same vocabulary"
-        )
-    return Documents.of(counts, dtype, weights)
+def prior_of(prior: Any, n_topics: int, dtype: Any) -> Any:
+    """A Dirichlet prior (k,), from one number or one for each topic."""
+    return np.broadcast_to(np.asarray(prior, dtype=np.float64), (n_topics,)).astype(dtype)

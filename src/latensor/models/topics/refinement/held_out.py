@@ -10,10 +10,9 @@ import numpy as np
 from latensor.models.topics.refinement.document_mixtures import expected_topic_counts
 from latensor.models.topics.refinement.documents import (
     Documents,
+    normalized,
     padded,
-    read_documents,
-    read_prior,
-    read_topics,
+    prior_of,
 )
 
 # A step that moves less than this fraction of a half document changes its score by less than 1e-4.
@@ -45,7 +44,7 @@ class Completion:
 
 
 def completion(
-    counts: Any, topics: Any, alpha: Any, *, seed: int = 0, n_threads: int | None = None
+    counts: Any, topics: Any, alpha: Any, *, seed: int = 0, n_threads: int = 1
 ) -> Completion:
     """Predict a random half of each document's tokens from the other half.
 
@@ -60,7 +59,7 @@ def completion(
     topics : (k, V) rows of probabilities
     alpha : prior of the mixtures, one number or (k,)
     seed : int, chooses the halves
-    n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
+    n_threads : int; the result does not depend on it
     """
     return Completing(counts, topics, seed=seed, n_threads=n_threads)(alpha)
 
@@ -73,11 +72,9 @@ class Completing:
     counts, topics, seed, n_threads : as for `completion`
     """
 
-    def __init__(
-        self, counts: Any, topics: Any, *, seed: int = 0, n_threads: int | None = None
-    ) -> None:
-        topics = read_topics(topics)
-        documents = read_documents(counts, topics.shape[1], topics.dtype)
+    def __init__(self, counts: Any, topics: Any, *, seed: int = 0, n_threads: int = 1) -> None:
+        topics = normalized(topics)
+        documents = Documents.of(counts, topics.dtype)
         self._known, self._scored = halves(documents, seed)
         self._n_topics, self._n_threads = len(topics), n_threads
         self._table = padded(topics.T, topics.dtype)
@@ -89,7 +86,7 @@ class Completing:
         The mixtures go on from those of the last prior, if there was one.
         """
         table = self._table
-        prior = read_prior(alpha, self._n_topics, "alpha", table.dtype)
+        prior = prior_of(alpha, self._n_topics, table.dtype)
         self._expected = expected_topic_counts(
             self._known, table, prior, _MAX_ITER, _TOLERANCE, self._n_threads, self._expected
         )
@@ -104,7 +101,7 @@ def halves(documents: Documents, seed: int) -> tuple[Documents, Documents]:
 
 
 def log_likelihoods(
-    documents: Documents, table: Any, prior: Any, expected: Any, n_threads: int | None
+    documents: Documents, table: Any, prior: Any, expected: Any, n_threads: int
 ) -> Any:
     """(n,) log-likelihoods of documents with (n, w) expected topic counts known from elsewhere."""
     from latensor.models.topics.refinement._kernels import score_documents

@@ -26,6 +26,7 @@ _MOST_TOKENS = 300
 # away from what all would need.
 _ERRORS = 2.0
 _FIRST_PART = 1 / 16
+_FIRST_TOKENS = 20_000
 
 
 class MarginalLikelihood:
@@ -46,6 +47,8 @@ class MarginalLikelihood:
         documents = documents.with_counts(documents.drawn(sizes, seed))
         self._documents = distinct(documents, seed)
         self._keys, self._n_threads = self._documents.keys(seed), n_threads
+        tokens = max(float(self._documents.lengths.sum()), 1.0)
+        self.first_part = max(_FIRST_PART, _FIRST_TOKENS / tokens)
 
     def __call__(self, topics: Array, alpha: Array, part: float = 1.0) -> Array:
         """The log-likelihood (m,) of different documents, all or a part, times their weights."""
@@ -74,7 +77,7 @@ class MarginalLikelihood:
         return np.asarray(found * documents.weights[:count])
 
 
-def likeliest(values: Callable[[float, float], Array]) -> float:
+def likeliest(values: Callable[[float, float], Array], first: float = _FIRST_PART) -> float:
     """Where on the line from 0 to 1 a sum of values is largest, if it is clearly larger than at 0.
 
     The best of 1/2, 1 and the top of the parabola through these and 0.
@@ -82,9 +85,10 @@ def likeliest(values: Callable[[float, float], Array]) -> float:
     Parameters
     ----------
     values : of a point and a part of the terms, the terms (m,) of the sum
+    first : float, the part that is asked first, if it is less than half
     """
     step = 0.0
-    for part in (_FIRST_PART, 1.0):
+    for part in (first, 1.0) if first < 0.5 else (1.0,):
         start = values(0.0, part)
         gains = {step: values(step, part) - start for step in (0.5, 1.0)}
         half, whole = (float(gain.sum()) for gain in gains.values())
@@ -109,6 +113,7 @@ def likeliest_toward(
     likelihood: Callable[[Array, Array, float], Array],
     weighed: Callable[[Array], Array],
     least: float,
+    first: float = _FIRST_PART,
 ) -> Array:
     """The likeliest topics on the way from refined topics to those of the moments.
 
@@ -124,6 +129,7 @@ def likeliest_toward(
     likelihood : of a part of the documents (m,) under topics and alpha
     weighed : alpha of the topics A topics, from the inverse of A
     least : float, no word is less probable
+    first : float, the part of the documents that is asked first
     """
     unit = np.eye(len(topics))
     turn = inside / inside.sum(axis=1, keepdims=True) - unit
@@ -134,9 +140,9 @@ def likeliest_toward(
         mixed = unit + step * turn
         return _cut(mixed @ topics, least), weighed(np.linalg.pinv(mixed))
 
-    found, alpha = turned(likeliest(lambda step, part: likelihood(*turned(step), part)))
+    found, alpha = turned(likeliest(lambda step, part: likelihood(*turned(step), part), first))
     rest = _cut(others, least) - found
-    step = likeliest(lambda step, part: likelihood(found + step * rest, alpha, part))
+    step = likeliest(lambda step, part: likelihood(found + step * rest, alpha, part), first)
     return found + step * rest if step else found
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from latensor.models.topics.refinement.documents import Documents, read_documents, read_topics
+from latensor.models.topics.refinement.documents import Documents, normalized
 from latensor.models.topics.refinement.held_out import Completion, halves
 from latensor.models.topics.refinement.single_topic import topic_posteriors
 
@@ -15,9 +15,7 @@ from latensor.models.topics.refinement.single_topic import topic_posteriors
 _WORDS = 1 << 18
 
 
-def mixture_completion(
-    counts: Any, topics: Any, weights: Any, *, seed: int = 0, n_threads: int | None = None
-) -> Completion:
+def mixture_completion(counts: Any, topics: Any, weights: Any, *, seed: int = 0) -> Completion:
     """Predict a random half of each document's tokens from the topic that the other half shows.
 
     Parameters
@@ -26,12 +24,11 @@ def mixture_completion(
     topics : (k, V) rows of probabilities
     weights : (k,) fractions of the topics
     seed : int, chooses the halves
-    n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
     """
-    topics = read_topics(topics)
-    documents = read_documents(counts, topics.shape[1], topics.dtype)
+    topics = normalized(topics)
+    documents = Documents.of(counts, topics.dtype)
     known, scored = (_matrix(half) for half in halves(documents, seed))
-    posterior = topic_posteriors(known, topics, weights, n_threads=n_threads)
+    posterior = topic_posteriors(known, topics, weights)
     rows = np.repeat(np.arange(scored.shape[0]), np.diff(scored.indptr))
     smallest = np.finfo(np.float64).tiny
     likelihoods = np.zeros(scored.shape[0])

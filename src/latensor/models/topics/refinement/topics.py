@@ -12,14 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from latensor.arrays import Array, check_positive_int
-from latensor.exceptions import InvalidInputError
+from latensor.arrays import Array
 from latensor.models.topics.refinement.documents import (
     Documents,
+    normalized,
     padded,
-    read_documents,
-    read_prior,
-    read_topics,
+    prior_of,
 )
 from latensor.models.topics.refinement.word_by_word.fractions import (
     WordFractions,
@@ -87,7 +85,7 @@ def refine_topics(
     document_prior: Any = 0.1,
     word_prior: float = 0.05,
     passes: int | str = "auto",
-    n_threads: int | None = None,
+    n_threads: int = 1,
     callback: Callback | None = None,
     document_weights: Any = None,
 ) -> RefinedTopics:
@@ -101,14 +99,13 @@ def refine_topics(
     document_prior : Dirichlet prior of the mixtures, one number or (k,)
     word_prior : float, Dirichlet prior of the topics
     passes : int, so many passes over all documents; or "auto", until words gain no more
-    n_threads : int or None, for as many as Numba is allowed; the result does not depend on it
+    n_threads : int; the result does not depend on it
     callback : told after every pass; may return True to stop
     document_weights : (n,) or None; a weight of 2 is the same as giving the document twice
     """
-    start = read_topics(topics)
-    prior = read_prior(document_prior, len(start), "document_prior", start.dtype)
-    read_prior(word_prior, 1, "word_prior", start.dtype)
-    most = MOST_PASSES if passes == "auto" else check_positive_int(passes, "passes")
+    start = normalized(topics)
+    prior = prior_of(document_prior, len(start), start.dtype)
+    most = MOST_PASSES if passes == "auto" else int(passes)
     documents = _counted(counts, start, document_weights)
     n_tokens = max(documents.n_tokens, 1.0)
     k, n_words = start.shape
@@ -140,17 +137,6 @@ def refine_topics(
 
 
 def _counted(counts: Any, topics: Array, weights: Any) -> Documents:
-    """The different documents over the words of the topics that have a weight, checked."""
-    if weights is not None:
-        weights = np.asarray(weights, topics.dtype)
-        if weights.ndim != 1 or not np.isfinite(weights).all() or (weights < 0).any():
-            raise InvalidInputError(
-                "document_weights must be a vector of finite numbers, none of them negative"
-            )
-        if len(weights) != counts.shape[0]:
-            raise InvalidInputError(
-                f"document_weights has {len(weights)} entries for {counts.shape[0]} documents"
-            )
-    documents = read_documents(counts, topics.shape[1], topics.dtype, weights)
-    documents = distinct(ascending(documents), 0)
+    """The different documents over the words of the topics that have a weight."""
+    documents = distinct(ascending(Documents.of(counts, topics.dtype, weights)), 0)
     return documents.take(np.flatnonzero(documents.weights > 0))

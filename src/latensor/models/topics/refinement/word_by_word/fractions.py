@@ -11,7 +11,6 @@ import scipy.sparse
 from latensor.arrays.threads import run_tasks
 from latensor.models.topics.refinement.documents import (
     Documents,
-    checked_threads,
     padded,
     padded_width,
 )
@@ -44,7 +43,7 @@ class WordFractions:
     document_prior : (k,) a
     word_prior : float, b
     left_out : float, the part of its own fraction that a word's count is judged without
-    n_threads : int or None, for all processors
+    n_threads : int
     """
 
     def __init__(
@@ -53,9 +52,9 @@ class WordFractions:
         document_prior: Any,
         word_prior: float,
         left_out: float,
-        n_threads: int | None,
+        n_threads: int,
     ) -> None:
-        self._documents, self._n_threads = documents, checked_threads(n_threads)
+        self._documents, self._n_threads = documents, n_threads
         dtype = documents.counts.dtype
         self.n_topics = len(document_prior)
         self.width = table_width(self.n_topics)
