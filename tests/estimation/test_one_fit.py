@@ -169,7 +169,7 @@ def test_warnings_point_at_the_caller(name):
 
 
 def test_a_stream_holds_no_copy_of_a_long_batch():
-    rows = np.random.default_rng(0).standard_normal((200_000, 10))
+    rows = np.random.default_rng(0).standard_normal((400_000, 10))
     rows[::2] += 8
     for model in (lt.PCA(2), lt.SphericalGaussianMixture(2, random_state=0, refine=0)):
         sklearn.base.clone(model).partial_fit(
