@@ -33,7 +33,7 @@ def exact(counts, topics, alpha):
 
 
 def test_a_token_is_exact_and_more_are_in_the_mean(monkeypatch):
-    monkeypatch.setattr(likelihood, "_DRAWS", 20_000)
+    monkeypatch.setattr(likelihood, "_MOST_DRAWS", 20_000)
     for counts in ([0, 1, 0], [2, 0, 3], [1, 1, 4]):
         rows = scipy.sparse.csr_array(np.array([counts], float))
         found = MarginalLikelihood(rows, np.ones(1), 0, 1)(TOPICS, ALPHA)
