@@ -101,6 +101,11 @@ def test_core_consistency_falls_where_components_interact(rng):
     bases = tuple(np.linalg.qr(draw(rng, (d, 2)))[0] for d in (6, 5, 4))
     tucker = lt.TuckerTensor(core, bases)
     assert core_consistency((None, bases), tucker) == pytest.approx(100 * (1 - 2 * 0.81 / 2))
+    core[0, 1, 1] = 1e6
+    tensor = lt.TuckerTensor(core, bases).to_dense()
+    certificate = lt.certify(lt.CPTensor(None, bases), tensor)
+    assert certificate.core_consistency < -1e9
+    assert "core consistency far below 0 %" in str(certificate)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -312,3 +312,10 @@ def test_a_page_about_texts_shows_them(tmp_path: Any) -> None:
     page = model.report(tmp_path / "page.html", texts).read_text(encoding="utf-8")
     plain = re.sub("</?mark>", "", page)
     assert any(text in plain for text in texts)
+
+
+def test_a_page_of_two_sides_says_the_features_of_both(tmp_path: Any) -> None:
+    model = lt.CCA(1).fit(_rows()[:, :2], _rows()[:, 2:])
+    sizes = len(model.x_weights_), len(model.y_weights_)
+    page = model.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert f"{sizes[0]} and {sizes[1]}" in page

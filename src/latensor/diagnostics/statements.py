@@ -191,7 +191,8 @@ def _consistency(certificate: Certificate) -> Said | None:
     value = certificate.core_consistency
     if value is None:
         return None
-    text = f"core consistency {value:.1f} % (100 is perfect, below 50 a sign of too many)."
+    shown = f"{value:.1f} %" if value > -100 else "far below 0 %"
+    text = f"core consistency {shown} (100 is perfect, below 50 a sign of too many)."
     if value >= 80:
         return GOOD, text
     limit = certificate.consistency_under_noise

@@ -268,6 +268,8 @@ def _width(model: Any) -> dict[str, str]:
         return {"nodes": f"{count:,}"}
     if hasattr(model, "tree_"):
         return {"leaves": f"{count:,}"}
+    if hasattr(model, "y_weights_"):
+        return {"features": f"{count:,} and {len(model.y_weights_):,}"}
     return {"feature" if count == 1 else "features": f"{count:,}"}
 
 
