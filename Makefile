@@ -67,7 +67,7 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 	@echo "open docs/_build/html/index.html"
 
 # One folder after the other, so that no process holds all libraries; compiled kernels cannot be traced.
-COVERED := $(notdir $(patsubst %/,%,$(wildcard tests/*/)))
+COVERED := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard tests/*/))))
 
 coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach, all folders; half an hour
 	rm -f .coverage .coverage.*
