@@ -69,7 +69,7 @@ docs: $(VENV)/.installed-docs  ## Build the documentation into docs/_build/html
 # One folder after the other, so that no process holds all libraries; compiled kernels cannot be traced.
 COVERED := $(filter-out __pycache__,$(notdir $(patsubst %/,%,$(wildcard tests/*/))))
 
-coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach, all folders; half an hour
+coverage: $(VENV)/.installed-dev  ## Lines that the quick tests reach, all folders; ten minutes
 	rm -f .coverage .coverage.*
 	for folder in $(COVERED); do \
 		$(BIN)/coverage run --parallel-mode --source=latensor -m pytest -q -m "not slow and not long" tests/$$folder || exit 1; \
