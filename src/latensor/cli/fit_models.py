@@ -295,6 +295,7 @@ MODELS = (
 # What people type who come from elsewhere.
 _MEANT = {
     "gmm": "gaussian, spherical or diagonal",
+    "gaussianmixture": "gaussian, spherical or diagonal",
     "kmeans": "spherical",
     "mixture": "gaussian, spherical, diagonal or product",
     "hmm": "categorical-hmm or gaussian-hmm",

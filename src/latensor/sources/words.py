@@ -101,9 +101,15 @@ class WordChoice:
         frequent = frequencies >= low if self._bounds_below else np.bool_(True)
         kept = np.flatnonzero(frequent & (frequencies <= high) & allowed)
         if not len(kept):
+            # What left no word out is no advice.
+            advice = [
+                *([f"lower min_df={self.min_df}"] if (frequencies < low).any() else []),
+                *([f"raise max_df={self.max_df}"] if (frequencies > high).any() else []),
+                *([] if np.all(allowed) else ["give fewer stop words or another token_pattern"]),
+            ]
             raise InvalidInputError(
-                f"no words are left of {len(frequencies):,} in {n_documents:,} documents: lower "
-                f"min_df={self.min_df}, raise max_df={self.max_df}, or give fewer stop words"
+                f"no words are left of {len(frequencies):,} in {n_documents:,} documents: "
+                + (" or ".join(advice) or "give documents with words")
             )
         if self.max_features is not None and len(kept) > self.max_features:
             order = np.argsort(-totals[kept], kind="stable")

@@ -17,7 +17,7 @@ from latensor.models.topics.refinement.documents import Documents
 from latensor.models.topics.refinement.word_by_word.fractions import ascending, distinct
 
 # Draws for a document: all documents share these drawn tokens, for a gain grows with the documents
-# and the noise of draws with their root. Of 120,000 tokens 8 draws leave 1.5 times the error of 64
+# and the noise of draws with their root. Of 120,000 tokens 8 draws leave 1.4 times the error of 64
 # (12 planted samples), of larger samples .930 of that of the moments, 16 draws .925 (32 samples).
 _FEWEST_DRAWS, _MOST_DRAWS = 8, 128
 _DRAWN_TOKENS = 8e6
